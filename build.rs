@@ -1,7 +1,8 @@
 //! Links the release binary for a small size in memory and on the disk.
 //!
-//! The functions that an operator executes lie next to each other, so that it touches fewer pages: without the order, the resident memory of
-//! an idle operator is eight megabytes larger. Relocations are packed, which saves further 1.4 megabytes of the file and of the memory.
+//! The functions that an operator executes lie next to each other, so that it touches fewer pages: without the order,
+//! the resident memory of an idle operator is eight megabytes larger. Relocations are packed, which saves further 1.4
+//! megabytes of the file and of the memory.
 
 use std::env;
 use std::path::PathBuf;
@@ -21,7 +22,8 @@ fn main() {
     let variable = |name: &str| env::var(name).unwrap_or_default();
     let is_release = variable("PROFILE") == "release" && variable("TARGET") == TARGET;
     let flags = variable("CARGO_ENCODED_RUSTFLAGS");
-    let has_link_options = flags.split('\x1f').any(|flag| flag.trim_start_matches("-C").trim_start().starts_with("link"));
+    let has_link_options =
+        flags.split('\x1f').any(|flag| flag.trim_start_matches("-C").trim_start().starts_with("link"));
     let is_default_linker = env::var_os("RUSTC_LINKER").is_none() && !has_link_options;
     if is_release && is_default_linker && has_lld() {
         let functions = PathBuf::from(variable("CARGO_MANIFEST_DIR")).join(FUNCTIONS);
@@ -41,7 +43,8 @@ fn has_lld() -> bool {
     PathBuf::from(sysroot.trim()).join("lib/rustlib").join(TARGET).join("bin/gcc-ld/ld.lld").exists()
 }
 
-/// Returns the version of this machine's glibc: the binary needs it or a later one in any case, since it is linked with it.
+/// Returns the version of this machine's glibc: the binary needs it or a later one in any case, since it is linked with
+/// it.
 fn glibc() -> Option<(u32, u32)> {
     let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

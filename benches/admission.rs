@@ -1,7 +1,8 @@
 //! Reviews by webhooks: kopfd beside Python kopf, with the same client over TLS.
 //!
-//! `benches/run admission` builds the release binary and starts this. Both engines are connected to an embedded API server of their own, and answer
-//! the same reviews: a validating webhook that looks at two fields and adds a warning, and a mutating one that sets a field.
+//! `benches/run admission` builds the release binary and starts this. Both engines are connected to an embedded API
+//! server of their own, and answer the same reviews: a validating webhook that looks at two fields and adds a warning,
+//! and a mutating one that sets a field.
 
 #![expect(clippy::print_stdout, reason = "this is a command of its own that prints its figures")]
 
@@ -46,7 +47,8 @@ fn main() -> ExitCode {
     let kopf = program("KOPFD_CLUSTER_KOPF");
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-admission");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("the system has sockets");
-    let engines: Vec<Engine> = [Some(Engine::Kopfd), kopf.as_ref().map(|_| Engine::Kopf)].into_iter().flatten().collect();
+    let engines: Vec<Engine> =
+        [Some(Engine::Kopfd), kopf.as_ref().map(|_| Engine::Kopf)].into_iter().flatten().collect();
     let mut figures: Vec<Figures> = engines.iter().map(|_| Figures::default()).collect();
     for _ in 0..rounds() {
         for (engine, figures) in engines.iter().zip(&mut figures) {
@@ -77,7 +79,8 @@ fn report(engines: &[Engine], figures: &[Figures]) -> ExitCode {
     let mut ratios = Ratios::default();
     let mut rows = vec![row(["engine", "reviews/s of CPU", "p99 at 500/s, ms", "1 MB, ms"])];
     for (engine, figures) in engines.iter().zip(figures) {
-        let shown = |figures: &Vec<f64>| if figures.is_empty() { String::new() } else { format!("{:.2}", median(figures)) };
+        let shown =
+            |figures: &Vec<f64>| if figures.is_empty() { String::new() } else { format!("{:.2}", median(figures)) };
         let cells = [&figures.per_second, &figures.p99, &figures.large].map(shown);
         rows.push([vec![engine.name().to_owned()], cells.to_vec()].concat());
     }
@@ -86,7 +89,8 @@ fn report(engines: &[Engine], figures: &[Figures]) -> ExitCode {
     println!("p99 ≤ 3 ms: {}", verdict(median(&own.p99) <= 3.0));
     println!("1 MB ≤ 10 ms: {}", verdict(median(&own.large) <= 10.0));
     if let [own, kopf] = figures {
-        let ratio = median(&own.per_second.iter().zip(&kopf.per_second).map(|(own, kopf)| own / kopf).collect::<Vec<_>>());
+        let ratio =
+            median(&own.per_second.iter().zip(&kopf.per_second).map(|(own, kopf)| own / kopf).collect::<Vec<_>>());
         println!("{ratio:.1} times kopf's reviews per second of CPU, goal 15: {}", verdict(ratio >= 15.0));
         ratios.add_higher("admission, reviews per second of CPU", ratio);
     }

@@ -1,6 +1,7 @@
 //! The embedded API server: its speed compared with a real one, its memory, its start, and an operator on it.
 //!
-//! `benches/run apiserver` builds the real one and starts this; without it (`cargo bench --bench apiserver`), its columns are omitted.
+//! `benches/run apiserver` builds the real one and starts this; without it (`cargo bench --bench apiserver`), its
+//! columns are omitted.
 
 #![expect(clippy::print_stdout, reason = "this is a command of its own that prints its figures")]
 
@@ -35,7 +36,9 @@ fn main() -> ExitCode {
     let is_chosen = |part: &str| arguments.is_empty() || arguments.iter().any(|argument| argument == part);
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-apiserver");
     std::fs::create_dir_all(&directory).expect("the directory of the figures can be made");
-    let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime"));
+    let runtime = Arc::new(
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime"),
+    );
     let mut ratios = Ratios::default();
     if is_chosen("rates") {
         let real = std::env::var_os("KOPFD_CLUSTER_KUBERNETES").map(|kubernetes| {

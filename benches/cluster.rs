@@ -1,7 +1,7 @@
 //! kopfd on a real API server, compared with a bare kube-rs loop and Python kopf.
 //!
-//! `benches/run` builds the requirements and starts this. All engines do the same work in turn: one creation handler that returns a value;
-//! objects with a status subresource, so two patches for each object.
+//! `benches/run` builds the requirements and starts this. All engines do the same work in turn: one creation handler
+//! that returns a value; objects with a status subresource, so two patches for each object.
 
 #![expect(clippy::print_stdout, reason = "this is a command of its own that prints its figures")]
 

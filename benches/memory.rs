@@ -27,7 +27,8 @@ const REST: Duration = Duration::from_secs(9);
 const COUNTS: [usize; 3] = [0, 20_000, 100_000];
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let directory = tempfile::tempdir().expect("a directory for the operator");
     let manifest = write_operator(directory.path());
     let mut rows = vec![row(["objects of 5 KiB", "count", "resident MB", "bytes each", "goal", ""])];

@@ -1,6 +1,8 @@
-//! The most used code paths: from a watch event to a handler, the call of a script, the look-up in an index, the start, and a reload.
+//! The most used code paths: from a watch event to a handler, the call of a script, the look-up in an index, the start,
+//! and a reload.
 //!
-//! `cargo bench --bench paths`; it needs no cluster. With `calls` or another part of a title after `--`, only that is measured.
+//! `cargo bench --bench paths`; it needs no cluster. With `calls` or another part of a title after `--`, only that is
+//! measured.
 
 #![expect(clippy::print_stdout, reason = "this is a command of its own that prints its figures")]
 

@@ -37,7 +37,8 @@ pub struct Answer {
 
 impl Default for World {
     fn default() -> Self {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
         let administrator = User::new("admin", &["system:masters", "system:authenticated"]);
         let authentication = Authentication::Tokens(BTreeMap::from([("t".to_owned(), administrator)]));
         let api = runtime.block_on(async {

@@ -132,7 +132,9 @@ fn parse() -> Cli {
 fn is_manifest(argument: &OsStr) -> bool {
     let text = argument.to_string_lossy();
     let is_command = Cli::command().get_subcommands().any(|command| command.get_name() == text) || text == "help";
-    !is_command && !text.starts_with('-') && (text.ends_with(".yaml") || text.ends_with(".yml") || Path::new(argument).exists())
+    !is_command
+        && !text.starts_with('-')
+        && (text.ends_with(".yaml") || text.ends_with(".yml") || Path::new(argument).exists())
 }
 
 /// A user who only types `kopfd` wants to know what it can do.

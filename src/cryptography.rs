@@ -1,4 +1,5 @@
-//! Keys, certificates, tokens and ciphers for scripts. The module knows neither scripts nor a clock: moments and random bytes are given.
+//! Keys, certificates, tokens and ciphers for scripts. The module knows neither scripts nor a clock: moments and random
+//! bytes are given.
 
 mod asn1;
 mod certificate;

@@ -1,11 +1,12 @@
-//! The pure core: detects the cause of an event, selects the handlers, plans the calls, and concludes from their outcomes.
+//! The pure core: detects the cause of an event, selects the handlers, plans the calls, and concludes from their
+//! outcomes.
 //!
 //! Nothing here waits, logs, reads a clock, or fails for reasons outside of its arguments.
 //! The stored form of records and essences belongs to `persistence`.
 //!
-//! The path of one event: [`cause::detect`] detects the reason; [`plan::plan`] selects the handlers and chooses the ones to call;
-//! [`attempt`] turns each call into an outcome; [`conclude::conclude`] decides which records are stored and purged, and when the next
-//! attempt is due.
+//! The path of one event: [`cause::detect`] detects the reason; [`plan::plan`] selects the handlers and chooses the
+//! ones to call; [`attempt`] turns each call into an outcome; [`conclude::conclude`] decides which records are stored
+//! and purged, and when the next attempt is due.
 
 pub(crate) mod activity;
 pub mod admission;

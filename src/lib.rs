@@ -2,8 +2,9 @@
 //!
 //! # Public API
 //!
-//! For other programs: [`cli::main`] is the whole command; its process needs [`http::install_crypto_provider`], and as its allocator
-//! [`script::Accounting`] around [`cli::Heap`], as in `src/main.rs`. [`apiserver::TestServer`] is an API server for the tests of other projects.
+//! For other programs: [`cli::main`] is the whole command; its process needs [`http::install_crypto_provider`], and as
+//! its allocator [`script::Accounting`] around [`cli::Heap`], as in `src/main.rs`. [`apiserver::TestServer`] is an API
+//! server for the tests of other projects.
 //!
 //! All other modules are public for the tests and benchmarks of this project, and may change in any version.
 

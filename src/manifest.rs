@@ -1,6 +1,7 @@
 //! Manifests: reads YAML into a checked [`Operator`], or reports a list of diagnostics.
 //!
-//! All errors are reported at once, each with its position and a hint. Nothing here connects to a cluster or calls a handler.
+//! All errors are reported at once, each with its position and a hint. Nothing here connects to a cluster or calls a
+//! handler.
 
 mod activities;
 mod allow;

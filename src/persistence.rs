@@ -1,4 +1,5 @@
-//! The stored form of progress, of the last handled essence, and of peers: annotations and status fields, in kopf's formats.
+//! The stored form of progress, of the last handled essence, and of peers: annotations and status fields, in kopf's
+//! formats.
 //!
 //! `handling` decides about the records, `reactor` sends them.
 
@@ -19,4 +20,7 @@ pub use clash::Clash;
 pub use digests::{Keys, MissingKey, SecretForm, SecretStorage};
 pub use record::Stored;
 pub use schedule::ScheduleRecord;
-pub use storage::{DiffbaseAnnotations, DiffbaseStatus, DiffbaseStorage, ProgressAnnotations, ProgressStatus, ProgressStorage, Storages};
+pub use storage::{
+    DiffbaseAnnotations, DiffbaseStatus, DiffbaseStorage, ProgressAnnotations, ProgressStatus, ProgressStorage,
+    Storages,
+};

@@ -1,4 +1,5 @@
-//! From watch events to patches: the watchers, the queues, one worker per object, and the cycle that each event goes through.
+//! From watch events to patches: the watchers, the queues, one worker per object, and the cycle that each event goes
+//! through.
 //!
 //! `handling` makes the decisions; the reactor waits and carries them out.
 

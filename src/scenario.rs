@@ -1,6 +1,8 @@
-//! Scenarios: tests of operators, written as YAML files of steps and expectations, and run on the embedded API server in virtual time.
+//! Scenarios: tests of operators, written as YAML files of steps and expectations, and run on the embedded API server
+//! in virtual time.
 //!
-//! The operator is the real one, from its manifest to its last worker; only time, randomness and the transport to the server belong to the scenario.
+//! The operator is the real one, from its manifest to its last worker; only time, randomness and the transport to the
+//! server belong to the scenario.
 
 mod answer;
 mod chaos;

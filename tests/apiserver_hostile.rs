@@ -58,7 +58,8 @@ impl Server {
             .stderr(Stdio::null());
         let mut child = Process::start(&mut command);
         let said = BufReader::new(child.stdout.take().unwrap()).lines().next().unwrap().unwrap();
-        let address = said.trim_start_matches("The API server listens on https://").trim_end_matches('.').parse().unwrap();
+        let address =
+            said.trim_start_matches("The API server listens on https://").trim_end_matches('.').parse().unwrap();
         let config = kopfd::object::yaml::parse(&std::fs::read_to_string(path).unwrap()).unwrap().remove(0);
         let authority = config["clusters"][0]["cluster"]["certificate-authority-data"].as_str().unwrap();
         let token = config["users"][0]["user"]["token"].as_str().unwrap().to_owned();
@@ -108,7 +109,10 @@ impl Server {
     }
 
     fn head(&self, method: &str, path: &str, more: &str) -> String {
-        format!("{method} {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\nconnection: close\r\n{more}\r\n", self.token)
+        format!(
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\nconnection: close\r\n{more}\r\n",
+            self.token
+        )
     }
 
     /// Sends a request, and returns the status; 0 if the connection ended without one.
@@ -197,7 +201,10 @@ async fn bodies_that_are_large_deep_or_broken_are_refused() {
         assert_eq!(server.ask("POST", MAPS, "application/yaml", deep.as_bytes()).await, 400, "{levels} levels");
         for media in ["merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml"] {
             let answered = server.patch(media, deep.as_bytes()).await;
-            assert!([400, 422].contains(&answered) || (levels == 100 && answered == 200), "{levels} levels of {media}: {answered}");
+            assert!(
+                [400, 422].contains(&answered) || (levels == 100 && answered == 200),
+                "{levels} levels of {media}: {answered}"
+            );
         }
         let lists = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         assert_eq!(server.patch("json-patch+json", lists.as_bytes()).await, 400, "{levels} levels");
@@ -207,7 +214,9 @@ async fn bodies_that_are_large_deep_or_broken_are_refused() {
     }
     let aliases = format!("a: &a [x]\n{}", (0..40).fold(String::new(), |text, _| text + "b: [*a, *a, *a]\n"));
     assert_eq!(server.ask("POST", MAPS, "application/yaml", aliases.as_bytes()).await, 400);
-    for broken in [&b"{"[..], b"{\"a\":}", b"nonsense", b"\xff\xfe\x00", b"{\"a\":\"\xff\"}", b"", b"[1,2]", b"{}{}", b"\0\0\0\0"] {
+    for broken in
+        [&b"{"[..], b"{\"a\":}", b"nonsense", b"\xff\xfe\x00", b"{\"a\":\"\xff\"}", b"", b"[1,2]", b"{}{}", b"\0\0\0\0"]
+    {
         assert_eq!(server.ask("POST", MAPS, json, broken).await, 400, "{broken:?}");
         assert_eq!(server.patch("merge-patch+json", broken).await, 400, "{broken:?}");
     }
@@ -216,13 +225,20 @@ async fn bodies_that_are_large_deep_or_broken_are_refused() {
         assert_eq!(server.patch("apply-patch+yaml", broken).await, 400, "{broken:?}");
     }
     let protobuf = "application/vnd.kubernetes.protobuf";
-    for broken in
-        [&b""[..], b"k8s", b"k8s\0\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"k8s\0\x12\x05ab", b"json", b"k8s\0\xff\xff\xff"]
-    {
+    for broken in [
+        &b""[..],
+        b"k8s",
+        b"k8s\0\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+        b"k8s\0\x12\x05ab",
+        b"json",
+        b"k8s\0\xff\xff\xff",
+    ] {
         let answered = server.ask("POST", MAPS, protobuf, broken).await;
         assert!([400, 415].contains(&answered), "{broken:?}: {answered}");
     }
-    for media in ["text/plain", "application/xml", "application/cbor", "nonsense", ";;;", "multipart/form-data; boundary=x"] {
+    for media in
+        ["text/plain", "application/xml", "application/cbor", "nonsense", ";;;", "multipart/form-data; boundary=x"]
+    {
         assert_eq!(server.ask("POST", MAPS, media, one).await, 415, "{media}");
         assert_eq!(server.ask("PATCH", &format!("{MAPS}/one"), media, b"{}").await, 415, "{media}");
     }
@@ -234,7 +250,8 @@ async fn an_oversized_body_is_refused_over_http2_after_it_was_sent() {
     let server = Server::start();
     for megabytes in [4, 12, 40] {
         let stream = TokioIo::new(server.connect(b"h2").await);
-        let (mut client, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+        let (mut client, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
         let mut tasks = kopfd::kit::Tasks::<()>::default();
         tasks.spawn("connection", async move { drop(connection.await) });
         let sent = Arc::new(AtomicUsize::new(0));
@@ -249,10 +266,11 @@ async fn an_oversized_body_is_refused_over_http2_after_it_was_sent() {
         let request = request.body(StreamBody::new(pieces)).unwrap();
         let answer = client.send_request(request).await.unwrap_or_else(|error| panic!("{megabytes} MiB: {error:?}"));
         assert_eq!(answer.status(), 413, "{megabytes} MiB");
-        let status = answer.into_body().collect().await.unwrap_or_else(|error| panic!("{megabytes} MiB: {error:?}")).to_bytes();
+        let status =
+            answer.into_body().collect().await.unwrap_or_else(|error| panic!("{megabytes} MiB: {error:?}")).to_bytes();
         assert!(String::from_utf8_lossy(&status).contains("RequestEntityTooLarge"), "{status:?}");
-        // Clients that are cut off while they send may see a broken stream, and not read the answer. Too large bodies are cut off in any
-        // case.
+        // Clients that are cut off while they send may see a broken stream, and not read the answer. Too large bodies
+        // are cut off in any case.
         assert_eq!(sent.load(Ordering::SeqCst) == megabytes, megabytes < 20, "{megabytes} MiB");
     }
     server.is_well().await;
@@ -265,22 +283,42 @@ async fn paths_queries_and_names_that_make_no_sense_are_refused() {
         let answered = server.get(&format!("{MAPS}/{path}")).await;
         assert!([400, 404].contains(&answered), "{path}: {answered}");
     }
-    for path in
-        ["//", "/api//v1/namespaces", "/%61pi/v1/", "/api/v1/%6eamespaces", "/apis/../api/v1", "/api/v1/namespaces/%2e%2e/pods", "*"]
-    {
+    for path in [
+        "//",
+        "/api//v1/namespaces",
+        "/%61pi/v1/",
+        "/api/v1/%6eamespaces",
+        "/apis/../api/v1",
+        "/api/v1/namespaces/%2e%2e/pods",
+        "*",
+    ] {
         let answered = server.get(path).await;
         assert!([200, 301, 400, 404].contains(&answered), "{path}: {answered}");
     }
-    for query in
-        ["limit=x", "limit=1e9", "limit=99999999999999999999", "timeoutSeconds=x&watch=1", "resourceVersion=x", "resourceVersion=-1"]
-    {
+    for query in [
+        "limit=x",
+        "limit=1e9",
+        "limit=99999999999999999999",
+        "timeoutSeconds=x&watch=1",
+        "resourceVersion=x",
+        "resourceVersion=-1",
+    ] {
         let answered = server.get(&format!("{MAPS}?{query}")).await;
         assert!([400, 500].contains(&answered), "{query}: {answered}");
     }
-    for query in ["continue=%00", "continue=AAAA", "labelSelector=%00", "labelSelector=((((", "fieldSelector=%ff", "fieldSelector=a%3Db"] {
+    for query in [
+        "continue=%00",
+        "continue=AAAA",
+        "labelSelector=%00",
+        "labelSelector=((((",
+        "fieldSelector=%ff",
+        "fieldSelector=a%3Db",
+    ] {
         assert_eq!(server.get(&format!("{MAPS}?{query}")).await, 400, "{query}");
     }
-    for query in ["nonsense=1", "a=b&a=c&&&=&==", "limit=9223372036854775807", "limit=-9223372036854775808", "pretty", "%zz=%zz"] {
+    for query in
+        ["nonsense=1", "a=b&a=c&&&=&==", "limit=9223372036854775807", "limit=-9223372036854775808", "pretty", "%zz=%zz"]
+    {
         assert_eq!(server.get(&format!("{MAPS}?{query}")).await, 200, "{query}");
     }
     let names: Vec<String> = (0..6_000).map(|number| format!("value-{number}")).collect();
@@ -307,8 +345,12 @@ async fn slow_half_closed_or_flooded_connections_do_not_affect_others() {
     assert_eq!(status(&server.raw(head(&flood).as_bytes(), short).await), 431);
     let long = format!("x-long: {}\r\n", "y".repeat(2 << 20));
     assert!([0, 400, 431].contains(&status(&server.raw(head(&long).as_bytes(), short).await)));
-    for nonsense in [&b"\x00\x01\x02\x03\r\n\r\n"[..], b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET /\xff HTTP/1.1\r\nhost: x\r\n\r\n"]
-    {
+    for nonsense in [
+        &b"\x00\x01\x02\x03\r\n\r\n"[..],
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\nhost: x\r\n\r\n",
+    ] {
         let answered = status(&server.raw(nonsense, short).await);
         assert!([0, 400, 404, 401, 505].contains(&answered), "{nonsense:?}: {answered}");
     }
@@ -340,8 +382,11 @@ async fn slow_half_closed_or_flooded_connections_do_not_affect_others() {
             continue;
         }
         let mut slow = server.connect(b"http/1.1").await;
-        let begun =
-            if number % 3 == 1 { "GET /api HTTP/1.1\r\nho".to_owned() } else { server.head("POST", MAPS, "content-length: 1000\r\n") };
+        let begun = if number % 3 == 1 {
+            "GET /api HTTP/1.1\r\nho".to_owned()
+        } else {
+            server.head("POST", MAPS, "content-length: 1000\r\n")
+        };
         slow.write_all(begun.as_bytes()).await.unwrap();
         idle.push((None, Some(slow)));
     }
@@ -364,7 +409,8 @@ async fn two_thousand_watches_take_bounded_memory_and_all_get_a_change() {
     let mut watches = Vec::new();
     for _ in 0..CONNECTIONS {
         let stream = TokioIo::new(server.connect(b"h2").await);
-        let (mut client, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+        let (mut client, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
         let mut tasks = kopfd::kit::Tasks::<()>::default();
         tasks.spawn("connection", async move { drop(connection.await) });
         for _ in 0..WATCHES {
@@ -403,7 +449,10 @@ async fn idle_connections_are_closed_when_file_descriptors_run_out() {
                 idle.push((Some(stream), None));
             } else {
                 // It may be closed for a newer one at any moment.
-                idle.push((None, server.tls(b"http/1.1").connect(ServerName::try_from("localhost").unwrap(), stream).await.ok()));
+                idle.push((
+                    None,
+                    server.tls(b"http/1.1").connect(ServerName::try_from("localhost").unwrap(), stream).await.ok(),
+                ));
             }
         }
         server.is_well().await;
@@ -415,7 +464,9 @@ async fn idle_connections_are_closed_when_file_descriptors_run_out() {
 
 /// Limits the file size of a process.
 fn limit_files(server: &Server, bytes: &str) {
-    let limited = Command::new("prlimit").args(["--pid", &server.child.id().to_string(), &format!("--fsize={bytes}:unlimited")]).status();
+    let limited = Command::new("prlimit")
+        .args(["--pid", &server.child.id().to_string(), &format!("--fsize={bytes}:unlimited")])
+        .status();
     assert!(limited.unwrap().success());
 }
 
@@ -427,7 +478,9 @@ async fn a_full_disk_only_refuses_writes() {
     // Without the trap, the limit would cause a signal instead of an error; a full disk causes none.
     let server = Server::start_with("trap '' XFSZ; exec \"$@\"", &arguments);
     let client = server.client();
-    let body = |name: &str| serde_json::json!({"metadata": {"name": name}, "data": {"x": "x".repeat(400_000)}}).to_string().into_bytes();
+    let body = |name: &str| {
+        serde_json::json!({"metadata": {"name": name}, "data": {"x": "x".repeat(400_000)}}).to_string().into_bytes()
+    };
     assert_eq!(status(&client.ask("POST", MAPS, &body("before")).await.unwrap()), 201);
     let size = std::fs::metadata(data.join("objects.redb")).unwrap().len();
     limit_files(&server, &(size + 2_000_000).to_string());
@@ -453,8 +506,12 @@ async fn a_full_disk_only_refuses_writes() {
     assert_eq!(status(&refused), 507, "{refused}");
     assert!(refused.contains("no space left for the store of objects"), "{refused}");
     let names = |list: &serde_json::Value| -> Vec<String> {
-        let mut names: Vec<String> =
-            list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect();
+        let mut names: Vec<String> = list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| item["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect();
         names.sort();
         names
     };
@@ -467,7 +524,10 @@ async fn a_full_disk_only_refuses_writes() {
         assert_eq!(server.get(&format!("{MAPS}/again")).await, 404);
     }
     let list = server.read(MAPS).await;
-    let watch = format!("{MAPS}?watch=true&timeoutSeconds=2&resourceVersion={}", list["metadata"]["resourceVersion"].as_str().unwrap());
+    let watch = format!(
+        "{MAPS}?watch=true&timeoutSeconds=2&resourceVersion={}",
+        list["metadata"]["resourceVersion"].as_str().unwrap()
+    );
     let (watched, failed) = tokio::join!(client.ask("GET", &watch, b""), client.ask("POST", MAPS, &first));
     assert!(!watched.unwrap().contains("ADDED"), "a write was seen that failed");
     assert_eq!(status(&failed.unwrap()), 507);
@@ -491,7 +551,9 @@ async fn a_store_that_cannot_be_opened_only_refuses_writes() {
     let (file, away) = (data.join("objects.redb"), data.join("away"));
     let server = Server::start_with("trap '' XFSZ; exec \"$@\"", &["--data", data.to_str().unwrap()]);
     let client = server.client();
-    let body = |name: &str| serde_json::json!({"metadata": {"name": name}, "data": {"x": "x".repeat(400_000)}}).to_string().into_bytes();
+    let body = |name: &str| {
+        serde_json::json!({"metadata": {"name": name}, "data": {"x": "x".repeat(400_000)}}).to_string().into_bytes()
+    };
     let mut kept = 0;
     let post = async |name: &str| {
         let answer = client.ask("POST", MAPS, &body(name)).await.unwrap();
@@ -560,8 +622,12 @@ impl Known {
         let write = self.next(writer);
         let named = |number| format!("w{writer}-{number}");
         let (method, path, body, success) = match write {
-            Write::Count => ("PATCH", format!("{MAPS}/w{writer}"), format!(r#"{{"data": {{"count": "{}"}}}}"#, self.count + 1), 200),
-            Write::Create(number) => ("POST", MAPS.to_owned(), format!(r#"{{"metadata": {{"name": "{}"}}}}"#, named(number)), 201),
+            Write::Count => {
+                ("PATCH", format!("{MAPS}/w{writer}"), format!(r#"{{"data": {{"count": "{}"}}}}"#, self.count + 1), 200)
+            }
+            Write::Create(number) => {
+                ("POST", MAPS.to_owned(), format!(r#"{{"metadata": {{"name": "{}"}}}}"#, named(number)), 201)
+            }
             Write::Delete(number) => ("DELETE", format!("{MAPS}/{}", named(number)), String::new(), 200),
         };
         // A number is not used again: whether such an object exists must depend on one write only.
@@ -583,12 +649,14 @@ impl Known {
 
     /// Checks that the server has everything that it has acknowledged, and takes over what it has.
     async fn check(&mut self, server: &Server, writer: usize) {
-        let count: u64 = server.read(&format!("{MAPS}/w{writer}")).await["data"]["count"].as_str().unwrap().parse().unwrap();
+        let count: u64 =
+            server.read(&format!("{MAPS}/w{writer}")).await["data"]["count"].as_str().unwrap().parse().unwrap();
         let is_right = count == self.count || (self.unanswered == Some(Write::Count) && count == self.count + 1);
         assert!(is_right, "writer {writer}: the server has {count} after {self:?}");
         let list = server.read(MAPS).await;
         let names = list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap());
-        let found: BTreeSet<u64> = names.filter_map(|name| name.strip_prefix(&format!("w{writer}-"))?.parse().ok()).collect();
+        let found: BTreeSet<u64> =
+            names.filter_map(|name| name.strip_prefix(&format!("w{writer}-"))?.parse().ok()).collect();
         for number in found.symmetric_difference(&self.there) {
             let is_open = [Write::Create(*number), Write::Delete(*number)].map(Some).contains(&self.unanswered);
             assert!(is_open, "writer {writer}: object {number} of {found:?} after {self:?}");
@@ -638,5 +706,8 @@ async fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
     }
     let created: u64 = acknowledged.iter().map(|known| known.created).sum();
     let there: usize = acknowledged.iter().map(|known| known.there.len()).sum();
-    assert!(there > 0 && created > there as u64, "{created} objects were created, and {there} are there: none was deleted");
+    assert!(
+        there > 0 && created > there as u64,
+        "{created} objects were created, and {there} are there: none was deleted"
+    );
 }

@@ -43,7 +43,8 @@ fn a_part_that_is_checked_and_not_run_is_a_warning() {
     assert_eq!(output.status.code(), Some(0));
     let output = kopfd(&["check", "--config", "manifests/everything", "-o", "json"]);
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let is_reconciliation = |one: &serde_json::Value| one["severity"] == "warning" && one["path"] == "spec.resources[0].reconcile";
+    let is_reconciliation =
+        |one: &serde_json::Value| one["severity"] == "warning" && one["path"] == "spec.resources[0].reconcile";
     assert!(found["diagnostics"].as_array().unwrap().iter().any(is_reconciliation), "{found:#}");
     assert_eq!((&found["errors"], output.status.code()), (&0.into(), Some(0)));
 }
@@ -57,12 +58,13 @@ fn handlers_of_secrets_are_a_hint_unless_their_values_are_digested() {
              handlers: [{{on: {on}, id: f, run: 'return 1;'}}]\n"
         );
         std::fs::write(folder.path().join("operator.yaml"), manifest).unwrap();
-        let run = output(Command::new(env!("CARGO_BIN_EXE_kopfd")).args(["check", "operator.yaml"]).current_dir(folder.path()));
+        let run = output(
+            Command::new(env!("CARGO_BIN_EXE_kopfd")).args(["check", "operator.yaml"]).current_dir(folder.path()),
+        );
         assert_eq!(run.status.code(), Some(0));
         text(&run.stdout)
     };
-    let hint =
-        "hint: the last handled state of Secrets, which `v1/secrets` includes, has their values in an annotation\n --> operator.yaml:7:17";
+    let hint = "hint: the last handled state of Secrets, which `v1/secrets` includes, has their values in an annotation\n --> operator.yaml:7:17";
     let found = printed("{}", "v1/secrets", "create");
     assert!(found.contains(hint) && found.contains("settings.persistence.secrets: digests"), "{found}");
     assert!(printed("{}", "everything", "update").contains("which `everything` includes"));
@@ -74,7 +76,8 @@ fn handlers_of_secrets_are_a_hint_unless_their_values_are_digested() {
 
 #[test]
 fn operators_of_one_name_are_named_once() {
-    let output = kopfd(&["check", "--config", "manifests/everything", "--config", "manifests/everything/operator.yaml"]);
+    let output =
+        kopfd(&["check", "--config", "manifests/everything", "--config", "manifests/everything/operator.yaml"]);
     assert!(text(&output.stdout).ends_with(" in everything\n"), "{}", text(&output.stdout));
 }
 
@@ -100,8 +103,13 @@ fn webhooks_need_a_configured_server() {
 
 #[test]
 fn several_manifests_are_checked_together() {
-    let output = kopfd(&["check", "--config", "manifests/everything", "--config", "manifests/everything/operator.yaml"]);
-    assert!(text(&output.stdout).starts_with("error: the operator `everything` is declared twice"), "{}", text(&output.stdout));
+    let output =
+        kopfd(&["check", "--config", "manifests/everything", "--config", "manifests/everything/operator.yaml"]);
+    assert!(
+        text(&output.stdout).starts_with("error: the operator `everything` is declared twice"),
+        "{}",
+        text(&output.stdout)
+    );
     assert_eq!(output.status.code(), Some(1));
 }
 
@@ -125,7 +133,8 @@ fn without_a_command_the_help_is_printed() {
 fn the_help_shows_three_commands_that_are_understood() {
     let printed = text(&kopfd(&["--help"]).stdout);
     let (_, examples) = printed.split_once("Examples:\n").unwrap();
-    let commands: Vec<&str> = examples.lines().filter_map(|line| line.trim().split("  ").next()).filter(|line| !line.is_empty()).collect();
+    let commands: Vec<&str> =
+        examples.lines().filter_map(|line| line.trim().split("  ").next()).filter(|line| !line.is_empty()).collect();
     assert_eq!(commands.len(), 3, "{printed}");
     for command in commands {
         let words = command.split(' ').map(|word| word.trim_matches('\''));

@@ -1,4 +1,5 @@
-//! Processes started by tests: killed when a test ends or panics, or after a time limit, which also ends every read of their output.
+//! Processes started by tests: killed when a test ends or panics, or after a time limit, which also ends every read of
+//! their output.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
@@ -50,7 +51,8 @@ impl Process {
     }
 
     pub(crate) fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]).status().expect("kill runs");
+        let sent =
+            Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]).status().expect("kill runs");
         assert!(sent.success());
     }
 
@@ -156,7 +158,8 @@ fn a_process_that_runs_for_too_long_is_killed_and_its_output_ends() {
 pub(crate) fn ask(address: &str, method: &str, path: &str) -> (u16, String) {
     let mut stream = std::net::TcpStream::connect(address).unwrap_or_else(|error| panic!("{address}: {error}"));
     stream.set_read_timeout(Some(LIMIT)).expect("the limit is not zero");
-    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").expect("a short request can be sent");
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")
+        .expect("a short request can be sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("the answer ends, and is text");
     let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());

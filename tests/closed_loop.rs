@@ -1,4 +1,5 @@
-//! The closed loop: after any events of an object and its operator, every cause is handled completely, and nothing twice.
+//! The closed loop: after any events of an object and its operator, every cause is handled completely, and nothing
+//! twice.
 //!
 //! `KOPFD_CASES` is the number of random cases, 200 without it.
 
@@ -33,7 +34,8 @@ const LAST_HANDLED: &str = "kopf.zalando.org/last-handled-configuration";
 /// An event of the object or of its operator.
 #[derive(Debug, Clone)]
 enum ExternalEvent {
-    /// A client changes the essence. It never returns to an earlier value: a reverted change leaves its progress, in kopf too.
+    /// A client changes the essence. It never returns to an earlier value: a reverted change leaves its progress, in
+    /// kopf too.
     Change,
     /// A client changes the status, which concerns no handler.
     Status,
@@ -75,13 +77,17 @@ fn script() -> impl Strategy<Value = Value> {
 fn handlers() -> impl Strategy<Value = Value> {
     let one = |on: &'static str, index: usize| {
         (script(), prop::collection::vec(script(), 0..3)).prop_map(move |(script, subs)| {
-            let subs: Vec<Value> =
-                subs.into_iter().enumerate().map(|(sub, script)| json!({"id": format!("s{sub}"), "script": script})).collect();
+            let subs: Vec<Value> = subs
+                .into_iter()
+                .enumerate()
+                .map(|(sub, script)| json!({"id": format!("s{sub}"), "script": script}))
+                .collect();
             json!({"on": on, "id": format!("{on}{index}"), "script": script, "subs": subs, "options": {"backoff": 7}})
         })
     };
-    let some =
-        |on: &'static str, most: usize| (0..=most).prop_flat_map(move |count| (0..count).map(|index| one(on, index)).collect::<Vec<_>>());
+    let some = |on: &'static str, most: usize| {
+        (0..=most).prop_flat_map(move |count| (0..count).map(|index| one(on, index)).collect::<Vec<_>>())
+    };
     (some("create", 2), some("update", 2), some("delete", 2), some("resume", 1))
         .prop_map(|(create, update, delete, resume)| Value::Array([create, update, delete, resume].concat()))
 }
@@ -96,7 +102,8 @@ fn case() -> impl Strategy<Value = (Value, Vec<(f64, ExternalEvent)>, bool)> {
     (input, prop::collection::vec((0.0..40.0, external_event()), 0..10), any::<bool>())
 }
 
-/// Runs a case: every operator run ends with a crash or a restart, except the last one, during which nothing else happens.
+/// Runs a case: every operator run ends with a crash or a restart, except the last one, during which nothing else
+/// happens.
 async fn run(input: &Value, external_events: Vec<(f64, ExternalEvent)>, is_deleted: bool) -> Scene {
     let mut scene = Scene::example(input);
     let mut external_events = external_events.into_iter().peekable();
@@ -161,7 +168,8 @@ fn check_ends(input: &Value, entries: &[Entry]) -> Result<(), TestCaseError> {
             }
         }
         if is_end(entry) {
-            let of_reason = input["handlers"].as_array().into_iter().flatten().filter(|handler| handler["on"] == reason);
+            let of_reason =
+                input["handlers"].as_array().into_iter().flatten().filter(|handler| handler["on"] == reason);
             for id in of_reason.flat_map(ids) {
                 prop_assert!(ended.contains(&id), "{} was lost at {}", id, entry.shown);
             }
@@ -175,7 +183,8 @@ fn check_ends(input: &Value, entries: &[Entry]) -> Result<(), TestCaseError> {
 /// Returns the ids of a handler, and of its sub-handlers unless it finally gives up.
 fn ids(handler: &Value) -> Vec<String> {
     let text = |id: &Value| id.as_str().unwrap_or_default().to_owned();
-    let gives_up = handler["script"].as_array().and_then(|steps| steps.last()).is_some_and(|step| step.get("permanent").is_some());
+    let gives_up =
+        handler["script"].as_array().and_then(|steps| steps.last()).is_some_and(|step| step.get("permanent").is_some());
     let subs = handler["subs"].as_array().into_iter().flatten().filter(|_| !gives_up);
     let id = text(&handler["id"]);
     subs.map(|sub| format!("{id}/{}", text(&sub["id"]))).chain([id.clone()]).collect()
@@ -192,13 +201,17 @@ fn check_rest(scene: &Scene, is_deleted: bool) -> Result<(), TestCaseError> {
     let body = Body::from(object.clone());
     let served = &scene.served;
     if !served.handlers.is_empty() {
-        let change = essence::change(&served.storages, &body, &served.extra_fields).expect("what is stored is well-formed");
+        let change =
+            essence::change(&served.storages, &body, &served.extra_fields).expect("what is stored is well-formed");
         prop_assert!(change.old.is_some() && change.diff.is_empty(), "not handled: {}", object);
     }
     let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object).into_iter().flatten();
     let left: Vec<&String> = annotations.map(|(key, _)| key).filter(|key| *key != LAST_HANDLED).collect();
     prop_assert!(left.is_empty(), "left over: {:?}", left);
-    let is_held = served.handlers.iter().any(|handler| matches!(handler.on, On::Delete { optional: false } | On::Daemon | On::Timer));
+    let is_held = served
+        .handlers
+        .iter()
+        .any(|handler| matches!(handler.on, On::Delete { optional: false } | On::Daemon | On::Timer));
     prop_assert_eq!(body.has_finalizer(&served.storages.finalizer), is_held);
     Ok(())
 }

@@ -56,10 +56,13 @@ impl Server {
         let query = query.unwrap_or_default();
         server.asked.lock().push(format!("{} {} {query}", header("user-agent"), header("accept-encoding")));
         if !query.contains("watch=true") {
-            return r#"{"metadata":{"resourceVersion":"10"},"items":[{"metadata":{"name":"a","uid":"a"}}]}"#.into_response();
+            return r#"{"metadata":{"resourceVersion":"10"},"items":[{"metadata":{"name":"a","uid":"a"}}]}"#
+                .into_response();
         }
         let name = if query.contains("resourceVersion=10") { "b" } else { "c" };
-        let event = format!(r#"{{"type":"ADDED","object":{{"metadata":{{"name":"{name}","uid":"{name}","resourceVersion":"11"}}}}}}"#);
+        let event = format!(
+            r#"{{"type":"ADDED","object":{{"metadata":{{"name":"{name}","uid":"{name}","resourceVersion":"11"}}}}}}"#
+        );
         let chunks = [Ok(event + "\n{\"type\":\"ADD"), Err(std::io::Error::other("broken"))];
         let chunks = futures::stream::iter(chunks).then(|chunk| async {
             // The server flushes its buffer when no more data is available.
@@ -124,16 +127,20 @@ async fn a_plug_in_brings_the_token() {
     let (server, mut tasks, directory) = (Server::default(), Tasks::default(), TempDir::new().unwrap());
     let address = server.start(&mut tasks).await;
     let script = r#"echo '{\"status\": {\"token\": \"good\"}}'"#;
-    let user =
-        format!("{{exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, args: [-c, \"{script}\"], interactiveMode: Never}}}}");
+    let user = format!(
+        "{{exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, args: [-c, \"{script}\"], interactiveMode: Never}}}}"
+    );
     let client = client(kubeconfig(&directory, &address, &user)).await;
     assert_eq!(client.request(&Request::get("/api")).await.unwrap().status, 200);
 }
 
-/// Serves with the certificate that kopf creates for its webhook servers, and returns a kubeconfig with it as the authority.
+/// Serves with the certificate that kopf creates for its webhook servers, and returns a kubeconfig with it as the
+/// authority.
 async fn self_signed(server: &Server, tasks: &mut Tasks<()>, directory: &TempDir, host: &str) -> Options {
     kopfd::http::install_crypto_provider();
-    let pem = |file: &str| std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("base/tests/certificates").join(file)).unwrap();
+    let pem = |file: &str| {
+        std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("base/tests/certificates").join(file)).unwrap()
+    };
     let chain = vec![CertificateDer::from_pem_slice(&pem("kopf.crt")).unwrap()];
     let key = PrivateKeyDer::from_pem_slice(&pem("kopf.key")).unwrap();
     let config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap();
@@ -153,8 +160,11 @@ async fn self_signed(server: &Server, tasks: &mut Tasks<()>, directory: &TempDir
     let path = options.kubeconfig.as_ref().unwrap();
     let authority = base64::engine::general_purpose::STANDARD.encode(pem("kopf.crt"));
     let text = std::fs::read_to_string(path).unwrap();
-    std::fs::write(path, text.replace("cluster: {server", &format!("cluster: {{certificate-authority-data: '{authority}', server")))
-        .unwrap();
+    std::fs::write(
+        path,
+        text.replace("cluster: {server", &format!("cluster: {{certificate-authority-data: '{authority}', server")),
+    )
+    .unwrap();
     options
 }
 
@@ -196,7 +206,8 @@ async fn a_proxy_leads_to_the_same_server_with_the_same_trust() {
     proxies.spawn("proxy", proxy(listener));
     let path = options.kubeconfig.clone().unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, text.replace("cluster: {", &format!("cluster: {{proxy-url: 'http://u:p%40@{address}', "))).unwrap();
+    std::fs::write(&path, text.replace("cluster: {", &format!("cluster: {{proxy-url: 'http://u:p%40@{address}', ")))
+        .unwrap();
     let client = client(options).await;
     assert_eq!(client.request(&Request::get("/api")).await.unwrap().status, 200);
     drop(client);
@@ -228,7 +239,9 @@ fn counting_plug_in(directory: &TempDir, expires_at: &str) -> String {
     std::fs::write(&script, text).unwrap();
     let (script, count) = (script.display(), directory.path().join("logins"));
     let arguments = format!("['{script}', '{}']", count.display());
-    format!("{{exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, args: {arguments}, interactiveMode: Never}}}}")
+    format!(
+        "{{exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, args: {arguments}, interactiveMode: Never}}}}"
+    )
 }
 
 /// Serves clients with the current token.
@@ -247,7 +260,8 @@ async fn renewing_server(tasks: &mut Tasks<()>, token: &Arc<Mutex<String>>) -> S
 #[tokio::test]
 async fn a_plug_in_is_asked_again_when_its_token_is_refused() {
     let _deadline = Deadline::of_test();
-    let (mut tasks, directory, token) = (Tasks::default(), TempDir::new().unwrap(), Arc::new(Mutex::new("t1".to_owned())));
+    let (mut tasks, directory, token) =
+        (Tasks::default(), TempDir::new().unwrap(), Arc::new(Mutex::new("t1".to_owned())));
     let address = renewing_server(&mut tasks, &token).await;
     let client = client(kubeconfig(&directory, &address, &counting_plug_in(&directory, "2999-01-01T00:00:00Z"))).await;
     let logins = || std::fs::read_to_string(directory.path().join("logins")).unwrap().trim().to_owned();
@@ -265,7 +279,8 @@ async fn a_plug_in_is_asked_again_when_its_token_is_refused() {
 #[tokio::test]
 async fn a_plug_in_is_asked_again_before_its_token_ends() {
     let _deadline = Deadline::of_test();
-    let (mut tasks, directory, token) = (Tasks::default(), TempDir::new().unwrap(), Arc::new(Mutex::new("t2".to_owned())));
+    let (mut tasks, directory, token) =
+        (Tasks::default(), TempDir::new().unwrap(), Arc::new(Mutex::new("t2".to_owned())));
     let address = renewing_server(&mut tasks, &token).await;
     // The first token is already expired, so that it is never sent: the server would refuse it.
     let user = counting_plug_in(&directory, "2020-01-01T00:00:00Z");
@@ -316,8 +331,11 @@ async fn a_client_certificate_identifies_the_user() {
         let path = options.kubeconfig.as_ref().unwrap();
         let authority = STANDARD.encode(authority.pem());
         let text = std::fs::read_to_string(path).unwrap();
-        std::fs::write(path, text.replace("cluster: {server", &format!("cluster: {{certificate-authority-data: '{authority}', server")))
-            .unwrap();
+        std::fs::write(
+            path,
+            text.replace("cluster: {server", &format!("cluster: {{certificate-authority-data: '{authority}', server")),
+        )
+        .unwrap();
         options
     };
     let (certificate, key) = (STANDARD.encode(own.pem()), STANDARD.encode(own_key.serialize_pem()));
@@ -391,7 +409,13 @@ async fn the_time_for_opening_a_watch_is_a_setting() {
     tasks.spawn("server", async move { axum::serve(listener, router).await.unwrap() });
     let watching = Watching { connect_timeout: Some(SHORT), ..Watching::default() };
     let options = Options { watching, ..kubeconfig(&directory, &address, "{token: good}") };
-    let resource = Resource { version: "v1".into(), plural: "pods".into(), kind: "Pod".into(), namespaced: true, ..Resource::default() };
+    let resource = Resource {
+        version: "v1".into(),
+        plural: "pods".into(),
+        kind: "Pod".into(),
+        namespaced: true,
+        ..Resource::default()
+    };
     let mut watcher = Watcher::new(client(options).await, resource, None).unwrap();
     let (sender, mut failures) = mpsc::channel(1);
     tasks.spawn("watcher", async move { watcher.run(&mut Failures(sender), &Stop::new()).await });
@@ -430,7 +454,13 @@ async fn a_broken_watch_continues_from_its_last_version() {
     let (server, mut tasks, directory) = (Server::default(), Tasks::default(), TempDir::new().unwrap());
     let address = server.start(&mut tasks).await;
     let options = Options { watching: Watching::default(), ..kubeconfig(&directory, &address, "{token: good}") };
-    let resource = Resource { version: "v1".into(), plural: "pods".into(), kind: "Pod".into(), namespaced: true, ..Resource::default() };
+    let resource = Resource {
+        version: "v1".into(),
+        plural: "pods".into(),
+        kind: "Pod".into(),
+        namespaced: true,
+        ..Resource::default()
+    };
     let mut watcher = Watcher::new(client(options).await, resource, None).unwrap();
     let (sender, mut names) = mpsc::channel(1);
     tasks.spawn("watcher", async move { watcher.run(&mut Names(sender), &Stop::new()).await });

@@ -25,7 +25,12 @@ fn kopfd(folder: &Path) -> Command {
 /// Runs an example with `--once`.
 fn tried_once(folder: &Path, name: &str) -> Output {
     let mut command = kopfd(folder);
-    command.arg("--config").arg(example(name, "operator.yaml")).arg("--apply").arg(example(name, "obj.yaml")).arg("--once");
+    command
+        .arg("--config")
+        .arg(example(name, "operator.yaml"))
+        .arg("--apply")
+        .arg(example(name, "obj.yaml"))
+        .arg("--once");
     child::output(&mut command)
 }
 
@@ -70,20 +75,28 @@ fn a_kind_that_is_not_served_is_the_exit_code() {
     let run = child::output(kopfd(folder.path()).args(["--config", "operator.yaml", "--once"]));
     let account = String::from_utf8_lossy(&run.stderr);
     assert_eq!(run.status.code(), Some(1), "{account}");
-    assert!(account.ends_with("error: unresolved resources cannot be served (try creating their CRDs): ex.dev/things\n"), "{account}");
+    assert!(
+        account.ends_with("error: unresolved resources cannot be served (try creating their CRDs): ex.dev/things\n"),
+        "{account}"
+    );
 }
 
 #[test]
 fn unnamed_kinds_need_not_be_watchable() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    write(folder.path(), "operator.yaml", &manifest("greet").replace("v1/configmaps", "everything").replace("create", "event"));
+    write(
+        folder.path(),
+        "operator.yaml",
+        &manifest("greet").replace("v1/configmaps", "everything").replace("create", "event"),
+    );
     write(folder.path(), "code.rhai", "fn greet() {}");
     let run = child::output(kopfd(folder.path()).args(["operator.yaml", "--once"]));
     let account = String::from_utf8_lossy(&run.stderr);
     assert!(account.contains("Non-watchable resources will not be served: "), "{account}");
     assert_eq!(run.status.code(), Some(0), "{account}");
 
-    let manifest = manifest("greet").replace("v1/configmaps", "tokenreviews.authentication.k8s.io").replace("create", "event");
+    let manifest =
+        manifest("greet").replace("v1/configmaps", "tokenreviews.authentication.k8s.io").replace("create", "event");
     write(folder.path(), "operator.yaml", &manifest);
     let run = child::output(kopfd(folder.path()).args(["operator.yaml", "--once"]));
     let account = String::from_utf8_lossy(&run.stderr);
@@ -115,7 +128,9 @@ fn a_trial_that_does_not_settle_lists_its_pending_handlers() {
 /// Returns the error of a trial that has not settled, without its hint, and with N for numbers of seconds.
 fn unsettled(account: &str) -> String {
     let (_, end) = account.split_once("error: ").unwrap_or_else(|| panic!("{account}"));
-    let error = end.strip_suffix("\nhint: raise `--timeout` if this is expected to take longer\n").unwrap_or_else(|| panic!("{account}"));
+    let error = end
+        .strip_suffix("\nhint: raise `--timeout` if this is expected to take longer\n")
+        .unwrap_or_else(|| panic!("{account}"));
     regex::Regex::new(r"\d+ seconds").expect("the pattern is valid").replace_all(error, "N seconds").into_owned()
 }
 
@@ -150,7 +165,8 @@ fn a_trial_that_does_not_settle_lists_its_pending_schedules() {
     // Without it, the trial would settle before the first tick.
     write(folder.path(), "code.rhai", "fn wait() { throw temporary(\"not yet\", 3600); }");
     write(folder.path(), "obj.yaml", OBJECT);
-    let run = child::output(kopfd(folder.path()).args(["operator.yaml", "--apply", "obj.yaml", "--once", "--timeout", "8s"]));
+    let run =
+        child::output(kopfd(folder.path()).args(["operator.yaml", "--apply", "obj.yaml", "--once", "--timeout", "8s"]));
     let account = String::from_utf8_lossy(&run.stderr);
     let expected = "not settled within 8s: 'retried' of the schedules of operator 'tried' is retried in N seconds (not yet), \
                     'running' of the schedules of operator 'tried' has been running for N seconds and \
@@ -213,17 +229,29 @@ fn writes_of_scripts_are_reported_with_their_changes() {
     ] {
         assert!(account.contains(line), "{line} is missing in:\n{account}");
     }
-    assert!(!account.contains("has changed, at version"), "what the operator has written itself is no news:\n{account}");
-    let line_of =
-        |part: &str| account.lines().position(|line| line.contains(part)).unwrap_or_else(|| panic!("{part} is missing in:\n{account}"));
-    let (invoked, created) = (line_of("Handler 'on_create' is invoked."), line_of("StatefulSet production/orders-db-db created"));
+    assert!(
+        !account.contains("has changed, at version"),
+        "what the operator has written itself is no news:\n{account}"
+    );
+    let line_of = |part: &str| {
+        account
+            .lines()
+            .position(|line| line.contains(part))
+            .unwrap_or_else(|| panic!("{part} is missing in:\n{account}"))
+    };
+    let (invoked, created) =
+        (line_of("Handler 'on_create' is invoked."), line_of("StatefulSet production/orders-db-db created"));
     assert!(invoked < created, "a handler is named before what it writes:\n{account}");
     assert!(!account.contains("= annotations:"), "progress is for debugging:\n{account}");
     assert!(!account.contains('…'), "nothing is cut in a pipe:\n{account}");
     assert!(account.lines().any(|line| line.contains("status.conditions: [") && line.ends_with(']')), "{account}");
 
     let mut command = kopfd(folder.path());
-    command.arg("--config").arg(example("database", "operator.yaml")).arg("--apply").arg(example("database", "obj.yaml"));
+    command
+        .arg("--config")
+        .arg(example("database", "operator.yaml"))
+        .arg("--apply")
+        .arg(example("database", "obj.yaml"));
     let run = child::output(command.args(["--once", "--verbose"]));
     let account = String::from_utf8_lossy(&run.stderr);
     assert!(account.contains("│ = annotations: kept last-handled-configuration"), "{account}");
@@ -243,7 +271,10 @@ fn reviews_are_reported_with_their_changes_warnings_and_denials() {
     write(folder.path(), "obj.yaml", OBJECT);
     let mut dev = Trial::start(kopfd(folder.path()).args(["--config", "operator.yaml", "--apply", "obj.yaml"]));
     // The objects are applied before the API server calls the webhooks.
-    dev.wait_for_all(&["MutatingWebhookConfiguration 'tried.kopfd.dev' is", "ValidatingWebhookConfiguration 'tried.kopfd.dev' is"]);
+    dev.wait_for_all(&[
+        "MutatingWebhookConfiguration 'tried.kopfd.dev' is",
+        "ValidatingWebhookConfiguration 'tried.kopfd.dev' is",
+    ]);
     let object = OBJECT.replace("one", "two");
     write(folder.path(), "obj.yaml", &object);
     dev.wait_for("[default/two] ┌ CREATE of the ConfigMap is allowed, with changes of /data");
@@ -319,7 +350,10 @@ fn definitions_and_objects_of_changed_files_are_applied() {
     write(objects.path(), "broken.yaml", "apiVersion: [");
     write(objects.path(), "refused.yaml", &thing("refused", "size: many"));
     write(objects.path(), "two.yaml", &thing("two", "size: 3"));
-    dev.wait_for_all(&["The Thing two is new in the files. It is applied.", "[default/two] Handler 'greet' succeeded."]);
+    dev.wait_for_all(&[
+        "The Thing two is new in the files. It is applied.",
+        "[default/two] Handler 'greet' succeeded.",
+    ]);
     // Both errors are reported whenever files change, until they are fixed.
     write(objects.path(), "three.yaml", &thing("three", "size: 3"));
     assert!(dev.wait_for("broken.yaml").contains("line 1"));
@@ -339,7 +373,10 @@ fn a_kubeconfig_belongs_to_one_server_and_is_removed_at_its_end() {
     let second = child::output(kopfd(folder.path()).args(["--config", "operator.yaml", "--once"]));
     let printed = String::from_utf8_lossy(&second.stderr);
     let hint = "  hint: take another file with `--kubeconfig-out`";
-    assert_eq!(printed, format!("error: {} belongs to another kopfd that is still running\n{hint}\n", kubeconfig.display()));
+    assert_eq!(
+        printed,
+        format!("error: {} belongs to another kopfd that is still running\n{hint}\n", kubeconfig.display())
+    );
     assert_eq!(second.status.code(), Some(1));
     assert_eq!(std::fs::read(&kubeconfig).expect("the kubeconfig is there"), written);
     assert_eq!(dev.interrupt(), Some(0));
@@ -361,7 +398,8 @@ fn a_trial_that_is_interrupted_before_its_end_has_not_succeeded() {
     write(folder.path(), "operator.yaml", &manifest("wait"));
     write(folder.path(), "code.rhai", "fn wait() { throw temporary(\"not yet\", 3600); }");
     write(folder.path(), "obj.yaml", OBJECT);
-    let mut dev = Trial::start(kopfd(folder.path()).args(["--config", "operator.yaml", "--apply", "obj.yaml", "--once"]));
+    let mut dev =
+        Trial::start(kopfd(folder.path()).args(["--config", "operator.yaml", "--apply", "obj.yaml", "--once"]));
     dev.wait_for("Will retry in 3600 seconds.");
     assert_eq!(dev.interrupt(), Some(130));
 }

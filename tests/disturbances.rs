@@ -24,19 +24,31 @@ type Entries = [(Duration, Event)];
 type DisturbanceKind = (&'static str, fn(&Entries) -> bool);
 
 const KINDS: [DisturbanceKind; 20] = [
-    ("a reopened watch that repeats events", |run| any(run, &format!("the watch of {PATH} begins at version "), repeats_events)),
-    ("a watch that is silent for less than the consistency timeout", |run| is_silent(run, |silence| silence < CONSISTENCY_TIMEOUT)),
-    ("a watch that is silent for longer than the consistency timeout", |run| is_silent(run, |silence| silence > CONSISTENCY_TIMEOUT)),
+    ("a reopened watch that repeats events", |run| {
+        any(run, &format!("the watch of {PATH} begins at version "), repeats_events)
+    }),
+    ("a watch that is silent for less than the consistency timeout", |run| {
+        is_silent(run, |silence| silence < CONSISTENCY_TIMEOUT)
+    }),
+    ("a watch that is silent for longer than the consistency timeout", |run| {
+        is_silent(run, |silence| silence > CONSISTENCY_TIMEOUT)
+    }),
     ("a watch that ends", |run| has(run, &format!("the watch of {PATH} ends"))),
     ("a watch that breaks in the middle of a line", |run| has(run, &format!("the watch of {PATH} breaks"))),
     ("a watch that expires while it is open", |run| has(run, &format!("the watch of {PATH} expires"))),
-    ("a watch that has expired when it is opened", |run| has(run, &format!("the watch of {PATH} is answered with 410"))),
+    ("a watch that has expired when it is opened", |run| {
+        has(run, &format!("the watch of {PATH} is answered with 410"))
+    }),
     ("a list that is answered late", |run| has(run, &format!("the answer to the request list {PATH} is delayed"))),
     ("a list that is lost", |run| has(run, &format!("the request list {PATH} is lost"))),
     ("a list that is refused", |run| has(run, &format!("the request list {PATH} is answered with "))),
     ("a write that is answered late", |run| has(run, "the answer to the request patch kopfdexamples")),
-    ("a write that is lost", |run| any(run, "the request patch kopfdexamples", |_, what, _| what.ends_with(" is lost"))),
-    ("a write that is refused", |run| any(run, "the request patch kopfdexamples", |_, what, _| what.contains(" is answered with "))),
+    ("a write that is lost", |run| {
+        any(run, "the request patch kopfdexamples", |_, what, _| what.ends_with(" is lost"))
+    }),
+    ("a write that is refused", |run| {
+        any(run, "the request patch kopfdexamples", |_, what, _| what.contains(" is answered with "))
+    }),
     ("a write whose answer is lost", |run| has(run, "the answer is lost")),
     ("a write that meets a conflict", |run| has(run, "another client writes kopfdexamples")),
     ("a crash before a write", |run| {
@@ -95,7 +107,9 @@ fn arrivals(run: &Entries) -> Vec<Duration> {
 fn life() -> Arc<Scenario> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/05-handlers/scenarios/life.yaml");
     let found = scenario::find(&[file]);
-    Arc::new(found.scenarios.into_iter().find(|one| one.name == "a full life cycle").expect("the example has this scenario"))
+    Arc::new(
+        found.scenarios.into_iter().find(|one| one.name == "a full life cycle").expect("the example has this scenario"),
+    )
 }
 
 /// Tells whether a disturbance whose text begins so has happened.
@@ -103,7 +117,8 @@ fn has(run: &Entries, text: &str) -> bool {
     any(run, text, |_, _, _| true)
 }
 
-/// Tells whether a disturbance whose text begins so fulfils a condition on what came before it, its text, and what comes from it on.
+/// Tells whether a disturbance whose text begins so fulfils a condition on what came before it, its text, and what
+/// comes from it on.
 fn any(run: &Entries, text: &str, is_meant: impl Fn(&Entries, &str, &Entries) -> bool) -> bool {
     run.iter().enumerate().any(|(index, (_, event))| match event {
         Event::Fault(what) if what.starts_with(text) => is_meant(&run[..index], what, &run[index..]),
@@ -143,7 +158,9 @@ fn all_attempts_of_a_write_fail(_: &Entries, _: &str, later: &Entries) -> bool {
             other => Some(other),
         })
         .filter_map(|event| match event {
-            Event::Fault(what) if what.starts_with("the request patch ") && what.ends_with(" is not answered") => Some(what),
+            Event::Fault(what) if what.starts_with("the request patch ") && what.ends_with(" is not answered") => {
+                Some(what)
+            }
             _ => None,
         })
         .collect();

@@ -1,8 +1,9 @@
 //! Tests of the documents: manifests in them load with their scripts, and the tables of the reference equal the code.
 //!
-//! A fenced `yaml` block that begins with `apiVersion: kopfd.dev/v1` is a manifest. The following blocks with the tag `file=NAME` are the
-//! files in its directory, up to the next manifest; several blocks with one name are one file. A tag `file=examples/…` means that the block
-//! is a copy of that file: it must be equal to it, and a manifest is loaded from there.
+//! A fenced `yaml` block that begins with `apiVersion: kopfd.dev/v1` is a manifest. The following blocks with the tag
+//! `file=NAME` are the files in its directory, up to the next manifest; several blocks with one name are one file. A
+//! tag `file=examples/…` means that the block is a copy of that file: it must be equal to it, and a manifest is loaded
+//! from there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -64,7 +65,10 @@ fn documents() -> Vec<(String, String)> {
         }
     }
     paths.sort();
-    paths.iter().map(|path| (path.strip_prefix(root()).expect("a path below the root").display().to_string(), text_of(path))).collect()
+    paths
+        .iter()
+        .map(|path| (path.strip_prefix(root()).expect("a path below the root").display().to_string(), text_of(path)))
+        .collect()
 }
 
 fn blocks(document: &str) -> Vec<Block> {
@@ -94,9 +98,15 @@ fn examples(document: &str) -> Vec<Example> {
             continue;
         }
         if block.language == "yaml" && block.text.starts_with("apiVersion: kopfd.dev/v1") {
-            examples.push(Example { line: block.line, copied_from: block.file, manifest: block.text, files: BTreeMap::new() });
+            examples.push(Example {
+                line: block.line,
+                copied_from: block.file,
+                manifest: block.text,
+                files: BTreeMap::new(),
+            });
         } else if let Some(file) = block.file {
-            let example = examples.last_mut().unwrap_or_else(|| panic!("line {}: {file} belongs to no manifest", block.line));
+            let example =
+                examples.last_mut().unwrap_or_else(|| panic!("line {}: {file} belongs to no manifest", block.line));
             *example.files.entry(file).or_default() += &block.text;
         }
     }
@@ -115,7 +125,12 @@ fn every_scenario_in_the_documents_is_a_copy_of_one_that_is_run() {
         for block in blocks(&document).into_iter().filter(is_scenario) {
             count += 1;
             let from = block.file.unwrap_or_else(|| panic!("{name}:{}: the scenario is no copy of a file", block.line));
-            assert_eq!(text_of(&root().join(&from)), block.text, "{name}:{}: the block is no copy of {from}", block.line);
+            assert_eq!(
+                text_of(&root().join(&from)),
+                block.text,
+                "{name}:{}: the block is no copy of {from}",
+                block.line
+            );
         }
     }
     assert!(count >= 2, "there are scenarios in the documents: {count}");
@@ -125,7 +140,8 @@ fn every_scenario_in_the_documents_is_a_copy_of_one_that_is_run() {
 fn the_tables_of_steps_and_faults_are_those_of_the_code() {
     let document = text_of(&root().join("docs/testing.md"));
     let documented = |section: &str| -> BTreeSet<String> {
-        let start = document.find(&format!("\n### {section}\n")).unwrap_or_else(|| panic!("there is no section {section:?}"));
+        let start =
+            document.find(&format!("\n### {section}\n")).unwrap_or_else(|| panic!("there is no section {section:?}"));
         let rest = &document[start + 1..];
         let text = rest.find("\n##").map_or(rest, |end| &rest[..end]);
         let rows = text.lines().filter(|line| line.starts_with("| `"));
@@ -145,7 +161,8 @@ fn mistakes(example: &Example) -> Vec<String> {
         .map(|(from, _)| format!("the block is no copy of {from}"))
         .collect();
     let folder = tempfile::tempdir().expect("a folder for the example");
-    let path = example.copied_from.as_ref().map_or_else(|| folder.path().join("operator.yaml"), |from| root().join(from));
+    let path =
+        example.copied_from.as_ref().map_or_else(|| folder.path().join("operator.yaml"), |from| root().join(from));
     if example.copied_from.is_none() {
         std::fs::write(&path, &example.manifest).expect("the manifest is written");
         for (name, text) in &example.files {
@@ -155,7 +172,12 @@ fn mistakes(example: &Example) -> Vec<String> {
         }
     }
     let loaded = manifest::load(&[path]);
-    found.extend(loaded.diagnostics.iter().map(|one| format!("{}:{}: {}", one.place.file.display(), one.place.line, one.message)));
+    found.extend(
+        loaded
+            .diagnostics
+            .iter()
+            .map(|one| format!("{}:{}: {}", one.place.file.display(), one.place.line, one.message)),
+    );
     found
 }
 
@@ -175,15 +197,24 @@ fn every_manifest_in_the_documents_loads_with_its_scripts_and_without_a_warning(
 
 /// Returns the rows of the tables in a section, without their heads, cell by cell.
 fn rows(document: &str, section: &str) -> Vec<Vec<String>> {
-    let start = document.find(&format!("\n## {section}\n")).unwrap_or_else(|| panic!("there is no section {section:?}"));
+    let start =
+        document.find(&format!("\n## {section}\n")).unwrap_or_else(|| panic!("there is no section {section:?}"));
     let text = &document[start + 1..];
     let text = text.find("\n## ").map_or(text, |end| &text[..end]);
     let lines: Vec<&str> = text.lines().collect();
     let is_row = |line: &str| line.starts_with('|') && !line.starts_with("|---");
-    let cells =
-        |line: &str| line.trim_matches('|').replace("\\|", "\u{1}").split('|').map(|cell| cell.trim().replace('\u{1}', "|")).collect();
+    let cells = |line: &str| {
+        line.trim_matches('|')
+            .replace("\\|", "\u{1}")
+            .split('|')
+            .map(|cell| cell.trim().replace('\u{1}', "|"))
+            .collect()
+    };
     let is_head = |index: usize| lines.get(index + 1).is_some_and(|next| next.starts_with("|---"));
-    (0..lines.len()).filter(|index| is_row(lines[*index]) && !is_head(*index)).map(|index| cells(lines[index])).collect()
+    (0..lines.len())
+        .filter(|index| is_row(lines[*index]) && !is_head(*index))
+        .map(|index| cells(lines[index]))
+        .collect()
 }
 
 /// Returns the texts between back-ticks.
@@ -197,7 +228,10 @@ fn sorted<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<&'a str> {
 
 #[test]
 fn the_table_of_arguments_is_that_of_the_code() {
-    use BindingKind::{Activity, Change, Convert, Daemon, Event, Index, Login, Map, Mutate, Reconcile, Schedule, Startup, Timer, Validate};
+    use BindingKind::{
+        Activity, Change, Convert, Daemon, Event, Index, Login, Map, Mutate, Reconcile, Schedule, Startup, Timer,
+        Validate,
+    };
     let kinds: [(&str, &[BindingKind]); 13] = [
         ("`create`, `update`, `delete`, `resume`, `field`", &[Change]),
         ("`event`", &[Event]),
@@ -220,7 +254,8 @@ fn the_table_of_arguments_is_that_of_the_code() {
     for (name, kinds) in kinds {
         let own = row(name);
         let is_common = own[1] == "yes";
-        let documented = sorted(words(&own[2]).into_iter().chain(if is_common { words(&common[2]) } else { Vec::new() }));
+        let documented =
+            sorted(words(&own[2]).into_iter().chain(if is_common { words(&common[2]) } else { Vec::new() }));
         for kind in kinds {
             assert_eq!(documented, sorted(arguments::known(*kind)), "{name}: {kind:?}");
         }
@@ -241,10 +276,15 @@ fn the_table_of_arguments_is_that_of_the_code() {
 fn the_tables_of_faults_and_options_are_those_of_the_code() {
     let document = text_of(&root().join("docs/apiserver.md"));
     let first_words = |section: &str| -> BTreeSet<String> {
-        rows(&document, section).iter().map(|row| words(&row[0])[0].split(' ').next().unwrap_or_default().to_owned()).collect()
+        rows(&document, section)
+            .iter()
+            .map(|row| words(&row[0])[0].split(' ').next().unwrap_or_default().to_owned())
+            .collect()
     };
     let wrong = serde_json::json!({"action": {"explode": {}}});
-    let problem = serde_json::from_value::<kopfd::apiserver::faults::Rule>(wrong).expect_err("there is no such action").to_string();
+    let problem = serde_json::from_value::<kopfd::apiserver::faults::Rule>(wrong)
+        .expect_err("there is no such action")
+        .to_string();
     let known: BTreeSet<String> = words(&problem)[1..].iter().map(|word| (*word).to_owned()).collect();
     assert_eq!(first_words("Faults"), known);
     let commands = kopfd::cli::Cli::command();
@@ -282,18 +322,30 @@ fn alert_rules_and_the_dashboard_use_metrics_and_labels_that_exist() {
     let metric = Regex::new(r"\bkopfd_[a-z_]+").expect("the pattern is valid");
     let grouped = Regex::new(r"by \(([a-z, ]+)\)").expect("the pattern is valid");
     let mut used = BTreeSet::new();
-    let dashboard: serde_json::Value = serde_json::from_str(&text_of(&root().join("manifests/monitoring/dashboard.json"))).expect("JSON");
-    let alerts = kopfd::object::yaml::parse(&text_of(&root().join("manifests/monitoring/alerts.yaml"))).expect("YAML").remove(0);
-    let of_panels =
-        dashboard["panels"].as_array().into_iter().flatten().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+    let dashboard: serde_json::Value =
+        serde_json::from_str(&text_of(&root().join("manifests/monitoring/dashboard.json"))).expect("JSON");
+    let alerts =
+        kopfd::object::yaml::parse(&text_of(&root().join("manifests/monitoring/alerts.yaml"))).expect("YAML").remove(0);
+    let of_panels = dashboard["panels"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
     let of_rules = alerts["spec"]["groups"][0]["rules"].as_array().into_iter().flatten();
     for expression in of_panels.chain(of_rules).filter_map(|one| one["expr"].as_str()) {
         for found in metric.find_iter(expression).map(|found| found.as_str()) {
             let base = found.trim_end_matches("_bucket");
-            let known = table.iter().find(|one| one.name == base).unwrap_or_else(|| panic!("{expression}: there is no metric {found}"));
+            let known = table
+                .iter()
+                .find(|one| one.name == base)
+                .unwrap_or_else(|| panic!("{expression}: there is no metric {found}"));
             for labels in grouped.captures_iter(expression) {
                 let mut labels = labels[1].split(", ").filter(|label| *label != "le");
-                assert!(labels.all(|label| known.labels.contains(&label)), "{expression}: {found} has {:?}", known.labels);
+                assert!(
+                    labels.all(|label| known.labels.contains(&label)),
+                    "{expression}: {found} has {:?}",
+                    known.labels
+                );
             }
             used.insert(base.to_owned());
         }
@@ -306,7 +358,8 @@ fn alert_rules_and_the_dashboard_use_metrics_and_labels_that_exist() {
 fn as_it_comes(command: &str) -> String {
     let folder = tempfile::tempdir().expect("a folder for the kubeconfig");
     let examples = root().join("examples").display().to_string();
-    let arguments = command.split(' ').map(|word| word.replacen("examples", &examples, usize::from(word.starts_with("examples/"))));
+    let arguments =
+        command.split(' ').map(|word| word.replacen("examples", &examples, usize::from(word.starts_with("examples/"))));
     let run = output(Command::new(env!("CARGO_BIN_EXE_kopfd")).args(arguments).current_dir(&folder));
     let output = format!("{}{}", String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
     let here = folder.path().canonicalize().expect("the folder is there").display().to_string();
@@ -317,11 +370,14 @@ fn as_it_comes(command: &str) -> String {
 
 #[test]
 fn the_readme_shows_the_output_of_a_trial() {
-    let trials: Vec<Block> =
-        blocks(&text_of(&root().join("README.md"))).into_iter().filter(|block| block.text.starts_with("$ cargo run -- dev ")).collect();
+    let trials: Vec<Block> = blocks(&text_of(&root().join("README.md")))
+        .into_iter()
+        .filter(|block| block.text.starts_with("$ cargo run -- dev "))
+        .collect();
     assert_eq!(trials.len(), 1);
     for trial in trials {
-        let command = trial.text.lines().next().and_then(|line| line.strip_prefix("$ cargo run -- ")).expect("a command");
+        let command =
+            trial.text.lines().next().and_then(|line| line.strip_prefix("$ cargo run -- ")).expect("a command");
         assert_eq!(trial.text, as_it_comes(command));
     }
 }
@@ -377,7 +433,8 @@ fn the_tables_of_functions_are_those_of_the_code() {
     }
     let rows = rows(&document, "Methods");
     for (receiver, methods) in known.methods {
-        let own: Vec<Vec<String>> = rows.iter().filter(|row| row[0] == format!("`{receiver}`")).map(|row| row[1..].to_vec()).collect();
+        let own: Vec<Vec<String>> =
+            rows.iter().filter(|row| row[0] == format!("`{receiver}`")).map(|row| row[1..].to_vec()).collect();
         assert_eq!(functions(&own), methods, "{receiver}");
     }
 }

@@ -1,4 +1,5 @@
-//! The engine in this process and in virtual time: its layers, its manifests, its scripts, and whole life cycles of objects.
+//! The engine in this process and in virtual time: its layers, its manifests, its scripts, and whole life cycles of
+//! objects.
 
 mod closed_loop;
 mod disturbances;

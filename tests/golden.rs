@@ -82,14 +82,19 @@ fn is_ok(files: Totals) -> bool {
 #[test]
 fn cases_pass_fail_or_are_allowed_to_fail() {
     let cases = json!([{"name": "even", "input": 2}, {"name": "odd", "input": 1}]);
-    let (totals, printed) = run_files(&[("numbers.json", cases), ("input.json", json!({})), ("notes.txt", json!(1))], true);
+    let (totals, printed) =
+        run_files(&[("numbers.json", cases), ("input.json", json!({})), ("notes.txt", json!(1))], true);
     assert_eq!(totals, Totals { passed: 1, failed: 0, allowed: 1 });
     assert_eq!(printed, "numbers.json: 1 of 2 pass\n  differs: odd\n    because a reason");
     assert!(is_ok(totals));
 
-    let (totals, printed) = run_files(&[("numbers.json", json!([{"input": 2}, {"input": 3}, {"name": "none"}]))], false);
+    let (totals, printed) =
+        run_files(&[("numbers.json", json!([{"input": 2}, {"input": 3}, {"name": "none"}]))], false);
     assert_eq!(totals, Totals { passed: 1, failed: 2, allowed: 0 });
-    assert!(printed.contains("  FAILED: 3\n    3 is odd") && printed.contains("  FAILED: none\n    panicked: no number"), "{printed}");
+    assert!(
+        printed.contains("  FAILED: 3\n    3 is odd") && printed.contains("  FAILED: none\n    panicked: no number"),
+        "{printed}"
+    );
     assert!(!is_ok(totals));
 }
 
@@ -99,7 +104,8 @@ fn a_directory_without_cases_is_a_failure() {
     for directory in [Path::new(""), folder.path(), &folder.path().join("absent")] {
         let (totals, printed) = run(directory, false);
         assert!(totals.failed > 0 && !is_ok(totals), "{totals:?}");
-        let expected = format!("there are no cases in \"{}\": KOPFD_VECTORS must name a directory", directory.display());
+        let expected =
+            format!("there are no cases in \"{}\": KOPFD_VECTORS must name a directory", directory.display());
         assert!(printed.contains(&expected), "{printed}");
     }
     assert!(!Outcome::default().is_ok());
@@ -124,7 +130,8 @@ fn files_that_cannot_be_run_are_failures() {
 
 #[test]
 fn an_allowed_case_that_passes_or_is_absent_is_a_failure() {
-    let (totals, printed) = run_files(&[("numbers.json", json!([{"name": "even", "input": 2}, {"name": "odd", "input": 4}]))], true);
+    let (totals, printed) =
+        run_files(&[("numbers.json", json!([{"name": "even", "input": 2}, {"name": "odd", "input": 4}]))], true);
     assert_eq!(totals, Totals { passed: 1, failed: 1, allowed: 0 });
     assert!(printed.contains("  FAILED: odd\n    it passes, but is allowed to fail"), "{printed}");
 
@@ -151,6 +158,7 @@ fn the_result_is_ok_only_if_the_embedded_server_passes_too() {
     assert!(failed.summary().contains("test result: FAILED. 3 passed; 1 failed; 2 ignored;"), "{}", failed.summary());
     let passed = Outcome { files, embedded: Totals { passed: 2, failed: 0, allowed: 0 } };
     assert!(passed.is_ok());
-    let summary = "\ntest result: ok. 3 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out\nconformance: 3 of 5 cases pass";
+    let summary =
+        "\ntest result: ok. 3 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out\nconformance: 3 of 5 cases pass";
     assert_eq!(passed.summary(), summary);
 }

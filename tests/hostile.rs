@@ -33,8 +33,13 @@ fn check(folder: &Path, name: &str, content: &[u8]) -> Vec<Diagnostic> {
     assert!(taken < Duration::from_secs(30), "{name} took {taken:?}");
     assert!(loaded.has_errors(), "{name} passed");
     assert!(loaded.diagnostics.len() <= 1_001, "{name} gave {} diagnostics", loaded.diagnostics.len());
-    let longest =
-        loaded.diagnostics.iter().filter_map(|one| one.snippet.as_ref()).map(|snippet| snippet.text.len()).max().unwrap_or_default();
+    let longest = loaded
+        .diagnostics
+        .iter()
+        .filter_map(|one| one.snippet.as_ref())
+        .map(|snippet| snippet.text.len())
+        .max()
+        .unwrap_or_default();
     assert!(longest < 2_000, "{name} shows a line of {longest} bytes");
     loaded.diagnostics
 }
@@ -78,13 +83,18 @@ fn hostile_files_are_refused_soon_and_in_little_memory() {
     assert!(message(folder, "bomb.yaml", bomb.as_bytes()).contains("repeated by aliases"));
     let text_bomb = format!("{HEAD}  a: &a {}\n  b: [{}]\n", "x".repeat(1 << 20), "*a, ".repeat(10_000));
     assert!(message(folder, "text-bomb.yaml", text_bomb.as_bytes()).contains("repeated by aliases"));
-    let nested_anchors = format!("{HEAD}  a: {}{}{}\n", joined(0..90, |n| format!("&a{n} [")), "x, ".repeat(100_000), "]".repeat(90));
+    let nested_anchors =
+        format!("{HEAD}  a: {}{}{}\n", joined(0..90, |n| format!("&a{n} [")), "x, ".repeat(100_000), "]".repeat(90));
     assert!(message(folder, "anchors.yaml", nested_anchors.as_bytes()).contains("repeated by aliases"));
 
     let unknown = joined(0..200_000, |number| format!("  k{number}: 1\n"));
     check(folder, "unknown.yaml", format!("{HEAD}{unknown}").as_bytes());
     let handlers: String = (0..100_000).map(|_| "        - {}\n").collect();
-    check(folder, "handlers.yaml", format!("{HEAD}  resources:\n    - resource: pods\n      handlers:\n{handlers}").as_bytes());
+    check(
+        folder,
+        "handlers.yaml",
+        format!("{HEAD}  resources:\n    - resource: pods\n      handlers:\n{handlers}").as_bytes(),
+    );
     let documents = "---\na: 1\n".repeat(150_000);
     check(folder, "documents.yaml", documents.as_bytes());
 

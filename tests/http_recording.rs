@@ -21,7 +21,8 @@ fn serve(listener: TcpListener, count: usize) -> std::thread::JoinHandle<()> {
                 received.extend_from_slice(&buffer[..count]);
             }
             let body = format!("{{\"number\":{number}}}");
-            let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/json\r\nSet-Cookie: a=secret\r\n";
+            let head =
+                "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/json\r\nSet-Cookie: a=secret\r\n";
             write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
         }
     })
@@ -36,7 +37,9 @@ fn a_recorded_scenario_runs_without_the_server() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text.replace("PORT", &port.to_string())).unwrap();
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.path().join(name), text.replace("PORT", &port.to_string())).unwrap();
+    };
     write(
         "operator.yaml",
         "apiVersion: kopfd.dev/v1\nkind: Operator\nmetadata: {name: x}\nspec:\n  allow: {http: [\"127.0.0.1:PORT\"]}\n  resources:\n    \

@@ -17,7 +17,9 @@ use kopfd::reactor::change_log::ChangeLog;
 use kopfd::reactor::script_api::ScriptApi;
 use kopfd::reactor::{HostScripts, LiveEffects};
 use kopfd::script::outside::api::{Api as _, ApiRequest, Operation};
-use kopfd::script::{Binding, BindingKind, Call, Code, Declaration, Host, Limits, Object, ObjectMemo, Options, Program, Subject, Threads};
+use kopfd::script::{
+    Binding, BindingKind, Call, Code, Declaration, Host, Limits, Object, ObjectMemo, Options, Program, Subject, Threads,
+};
 use kopfd::telemetry::OperatorMetrics;
 use serde_json::{Value, json};
 
@@ -34,11 +36,13 @@ async fn a_client_in_the_same_process_needs_no_socket_and_no_real_time() {
     spawn_controllers(&api, &mut tasks, &stop);
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}});
     bootstrap::apply(&api, vec![owner]).await.unwrap();
-    let configmaps = kopfd::apiserver::storage::resource::Resource { group: String::new(), plural: "configmaps".into() };
+    let configmaps =
+        kopfd::apiserver::storage::resource::Resource { group: String::new(), plural: "configmaps".into() };
     let key = |name: &str| ("default".to_owned(), name.to_owned());
     let uid = api.read(&configmaps, &key("owner")).unwrap().value["metadata"]["uid"].clone();
     let reference = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}]);
-    let child = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "child", "ownerReferences": reference}});
+    let child =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "child", "ownerReferences": reference}});
     bootstrap::apply(&api, vec![child]).await.unwrap();
 
     let client = client(&api, Networking::default(), &clock).await;
@@ -66,7 +70,8 @@ async fn what_scripts_write_is_told_by_the_whole_object() {
         std::mem::take(&mut *messages.lock())
     };
     let name = || "web".to_owned();
-    let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let template =
+        json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let object = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default", "finalizers": ["a.dev/b"]},
         "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template},
@@ -74,8 +79,11 @@ async fn what_scripts_write_is_told_by_the_whole_object() {
     let mut free = object.clone();
     free["metadata"]["finalizers"] = json!([]);
     assert_eq!(told(Operation::Create { object }).await, ["│ + Deployment default/web created"]);
-    let patch =
-        |subresource: Option<&str>, patch: Value| Operation::Patch { name: name(), subresource: subresource.map(str::to_owned), patch };
+    let patch = |subresource: Option<&str>, patch: Value| Operation::Patch {
+        name: name(),
+        subresource: subresource.map(str::to_owned),
+        patch,
+    };
     let changed = |line: &str| ["│ ~ Deployment default/web changed".to_owned(), format!("│   {line}")];
     assert_eq!(told(patch(None, json!({"spec": {"replicas": 2}}))).await, changed("~ spec.replicas: 1 -> 2"));
     // The answer to a patch of the scale is no deployment.
@@ -94,7 +102,10 @@ async fn what_scripts_write_is_told_by_the_whole_object() {
 async fn effects(api: &ApiServer, clock: &Clock, bindings: Vec<Binding>) -> LiveEffects {
     let client = client(api, Networking::default(), clock).await;
     let host = Host::start(Options { threads: Threads::Current, ..Options::default() }).unwrap();
-    let installed = host.install(Arc::new(Program::load(Declaration { bindings, ..Declaration::default() }).unwrap())).await.unwrap();
+    let installed = host
+        .install(Arc::new(Program::load(Declaration { bindings, ..Declaration::default() }).unwrap()))
+        .await
+        .unwrap();
     LiveEffects::new(Arc::new(HostScripts::new(host, installed, &OperatorMetrics::default())), client, clock.clone())
 }
 
@@ -115,8 +126,11 @@ fn the_memory_of_a_forgotten_object_begins_anew_and_other_memories_are_kept() {
         let effects = effects(&api, &clock, vec![counting]).await;
         let handler = Handler::simple("count", On::Event);
         let count = async |memo: &str| {
-            let object =
-                Object { resource: Arc::default(), body: Body::from(json!({"metadata": {"name": "x"}})), memo: ObjectMemo::empty(memo) };
+            let object = Object {
+                resource: Arc::default(),
+                body: Body::from(json!({"metadata": {"name": "x"}})),
+                memo: ObjectMemo::empty(memo),
+            };
             let call = Call {
                 target: 0,
                 subject: Subject::Event { object, event_kind: EventKind::Modified },

@@ -123,7 +123,8 @@ impl Cluster {
             leading: None,
             checks_rights: false,
         };
-        let serving = Box::pin(operator::serve(operator, access, shared, kopfd::reactor::reload::channel().1, self.stop.clone()));
+        let serving =
+            Box::pin(operator::serve(operator, access, shared, kopfd::reactor::reload::channel().1, self.stop.clone()));
         self.operator = Some(tokio::task::spawn_local(async move { serving.await.unwrap() }));
     }
 
@@ -144,7 +145,12 @@ impl Cluster {
 /// Returns how many names each team has.
 fn teams(cluster: &Cluster) -> Value {
     let indexes = cluster.monitor.indexes()["demo"].get("by_team").unwrap().to_value();
-    indexes.as_object().unwrap().iter().map(|(team, names)| (team.clone(), json!(names.as_array().unwrap().len()))).collect()
+    indexes
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(team, names)| (team.clone(), json!(names.as_array().unwrap().len())))
+        .collect()
 }
 
 #[test]
@@ -174,13 +180,19 @@ fn an_operator_that_waits_for_its_indexes_stops_at_once() {
     in_virtual_time(async {
         let (messages, _guard) = collect_messages(tracing::Level::INFO);
         let script = "fn by_team(labels) { sleep(\"50m\"); return labels; } fn seen(logger) { logger.info(\"seen\"); }";
-        let cluster = Cluster::serving("settings: {queueing: {exitTimeout: 3s}}", script, vec![configmap("a", "web"), secret("s")]).await;
+        let cluster = Cluster::serving(
+            "settings: {queueing: {exitTimeout: 3s}}",
+            script,
+            vec![configmap("a", "web"), secret("s")],
+        )
+        .await;
         tokio::time::sleep(Duration::from_mins(1)).await;
         let began = Instant::now();
         cluster.end().await;
         assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
         assert!(!messages.lock().iter().any(|line| line == "seen"), "{:?}", messages.lock());
-        let warning = "No handlers are called before all indexes are filled: not indexed yet are 1 of the listed objects.";
+        let warning =
+            "No handlers are called before all indexes are filled: not indexed yet are 1 of the listed objects.";
         assert!(messages.lock().iter().any(|line| line == warning), "{:?}", messages.lock());
     });
 }
@@ -189,13 +201,15 @@ fn an_operator_that_waits_for_its_indexes_stops_at_once() {
 fn webhooks_and_conversions_are_answered_before_the_indexes_are_filled() {
     in_virtual_time(async {
         let (messages, _guard) = collect_messages(tracing::Level::INFO);
-        let script = "fn by_team(labels, name) { if name == \"slow\" { sleep(\"50m\"); } return entry(labels.team, name); }
+        let script =
+            "fn by_team(labels, name) { if name == \"slow\" { sleep(\"50m\"); } return entry(labels.team, name); }
             fn seen(logger) { logger.info(\"seen\"); }
             fn check(by_team) { throw reject(`${by_team.len()} teams`, 403); }
             fn convert(body, version) { let object = body.copy(); object.apiVersion = version; return object; }";
         let names = json!({"kind": "Thing", "plural": "things"});
         let schema = json!({"openAPIV3Schema": {"type": "object"}});
-        let versions = ["v1", "v2"].map(|name| json!({"name": name, "served": true, "storage": name == "v1", "schema": schema}));
+        let versions =
+            ["v1", "v2"].map(|name| json!({"name": name, "served": true, "storage": name == "v1", "schema": schema}));
         let spec = json!({"group": "ex.dev", "scope": "Namespaced", "names": names, "versions": versions});
         let definition = json!({
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.ex.dev"}, "spec": spec,
@@ -205,7 +219,8 @@ fn webhooks_and_conversions_are_answered_before_the_indexes_are_filled() {
         write(folder.path(), "settings: {queueing: {exitTimeout: 3s}}", WEBHOOKS, script);
         let cluster = Cluster::of(folder, objects, Vec::new()).await;
         tokio::time::sleep(Duration::from_mins(1)).await;
-        let warning = "No handlers are called before all indexes are filled: not indexed yet are 1 of the listed objects.";
+        let warning =
+            "No handlers are called before all indexes are filled: not indexed yet are 1 of the listed objects.";
         assert!(messages.lock().iter().any(|line| line == warning), "{:?}", messages.lock());
         let object = secret("s");
         let kind = json!({"group": "", "version": "v1", "kind": "Secret"});
@@ -214,9 +229,17 @@ fn webhooks_and_conversions_are_answered_before_the_indexes_are_filled() {
         let request = json!({
             "uid": "r", "kind": kind, "resource": resource, "name": "s", "operation": "CREATE", "userInfo": user, "object": object,
         });
-        let response =
-            cluster.review("check", json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})).await;
-        assert_eq!((&response["allowed"], &response["status"]["message"]), (&json!(false), &json!("1 teams")), "{response}");
+        let response = cluster
+            .review(
+                "check",
+                json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}),
+            )
+            .await;
+        assert_eq!(
+            (&response["allowed"], &response["status"]["message"]),
+            (&json!(false), &json!("1 teams")),
+            "{response}"
+        );
         let thing = |version: &str| json!({"apiVersion": format!("ex.dev/{version}"), "kind": "Thing", "metadata": {"name": "a"}});
         let request = json!({"uid": "c", "desiredAPIVersion": "ex.dev/v2", "objects": [thing("v1")]});
         let review = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request});
@@ -232,7 +255,8 @@ fn many_objects_are_indexed_before_the_first_handler() {
         let (messages, _guard) = collect_messages(tracing::Level::INFO);
         let script = "fn by_team(labels, name) { return entry(labels.team, name); }
             fn seen(by_team, type, logger) { logger.info(`${by_team[\"t1\"].len()} of ${by_team.len()}`); }";
-        let objects = (0..1000).map(|number| configmap(&format!("c{number}"), &format!("t{}", number % 10))).chain([secret("s")]);
+        let objects =
+            (0..1000).map(|number| configmap(&format!("c{number}"), &format!("t{}", number % 10))).chain([secret("s")]);
         let cluster = Cluster::serving("settings: {}", script, objects.collect()).await;
         tokio::time::sleep(Duration::from_mins(1)).await;
         assert!(cluster.monitor.is_quiet());

@@ -19,7 +19,8 @@ fn a_new_operator_can_be_checked_tried_and_tested() {
     let made = kopfd(folder.path(), &["init", "my-operator"]);
     assert!(made.status.success(), "{}", printed(&made));
     let inside = folder.path().join("my-operator");
-    let commands: [&[&str]; 3] = [&["check"], &["dev", "operator.yaml", "--apply", "greeting.yaml", "--once"], &["test", "--seeds", "10"]];
+    let commands: [&[&str]; 3] =
+        [&["check"], &["dev", "operator.yaml", "--apply", "greeting.yaml", "--once"], &["test", "--seeds", "10"]];
     for command in commands {
         let output = kopfd(&inside, command);
         assert!(output.status.success(), "{command:?}: {}", printed(&output));

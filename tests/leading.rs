@@ -1,5 +1,5 @@
-//! Replicas of one operator that elect their leader, in virtual time: change-overs in the middle of chains of handlers, over connections that
-//! are slow, cut, or cut only for the Lease.
+//! Replicas of one operator that elect their leader, in virtual time: change-overs in the middle of chains of handlers,
+//! over connections that are slow, cut, or cut only for the Lease.
 //!
 //! `KOPFD_CHANGE_OVERS` is the number of change-overs.
 #![expect(clippy::unwrap_used, reason = "these are tests")]
@@ -104,7 +104,15 @@ impl Wire {
     fn new(api: &ApiServer, identity: &str, violations: &Arc<Mutex<Vec<String>>>) -> Self {
         let (is_cut, is_cut_for_leases) = (Arc::default(), Arc::default());
         let (server, identity) = (InProcess::new(Service::new(api.clone())), identity.to_owned());
-        Self { server, api: api.clone(), identity, is_cut, is_cut_for_leases, ways: Arc::default(), violations: Arc::clone(violations) }
+        Self {
+            server,
+            api: api.clone(),
+            identity,
+            is_cut,
+            is_cut_for_leases,
+            ways: Arc::default(),
+            violations: Arc::clone(violations),
+        }
     }
 
     fn way(&self) -> Duration {
@@ -186,15 +194,21 @@ struct Calls {
 impl EventSink for Calls {
     fn accept(&self, event: &EngineEvent<'_>) {
         match event {
-            EngineEvent::HandlerCalled { body, handler, reason: Some(_), .. } if HANDLERS.contains(&handler.id.as_str()) => {
+            EngineEvent::HandlerCalled { body, handler, reason: Some(_), .. }
+                if HANDLERS.contains(&handler.id.as_str()) =>
+            {
                 let (name, n) = (body.name().to_owned(), number(body));
                 let stored = stored(&self.api, &name);
                 let record = annotation(&stored, &handler.id);
                 if record["success"] == json!(true) {
-                    self.violations.lock().push(format!("{} of {name} is called for {n} after its success was stored", handler.id));
+                    self.violations
+                        .lock()
+                        .push(format!("{} of {name} is called for {n} after its success was stored", handler.id));
                 }
                 if handled(&stored) == Some(n) {
-                    self.violations.lock().push(format!("{} of {name} is called for {n}, which is handled", handler.id));
+                    self.violations
+                        .lock()
+                        .push(format!("{} of {name} is called for {n}, which is handled", handler.id));
                 }
                 *self.attempts.lock().entry((name, handler.id.clone(), n)).or_default() += 1;
             }
@@ -292,7 +306,8 @@ impl Cluster {
             violations: Arc::clone(&violations),
         };
         let calls = Arc::new(calls);
-        let mut cluster = Self { api, clock, calls, violations, folder, replicas: BTreeMap::new(), started: 0, stop, tasks };
+        let mut cluster =
+            Self { api, clock, calls, violations, folder, replicas: BTreeMap::new(), started: 0, stop, tasks };
         for _ in 0..3 {
             cluster.add();
         }
@@ -304,10 +319,16 @@ impl Cluster {
         let identity = format!("replica-{}", self.started);
         self.started += 1;
         let wire = Wire::new(&self.api, &identity, &self.violations);
-        let access = Access { login: Box::new(wire.clone()), ..Access::of_process(Options::default(), ServerChoice::Default) };
+        let access =
+            Access { login: Box::new(wire.clone()), ..Access::of_process(Options::default(), ServerChoice::Default) };
         let (monitor, stop) = (Arc::new(ActivityMonitor::default()), Stop::new());
-        let leading =
-            LeadingOptions { lease: None, namespace: None, identity: identity.clone(), peer: "demo".to_owned(), timing: Timing::default() };
+        let leading = LeadingOptions {
+            lease: None,
+            namespace: None,
+            identity: identity.clone(),
+            peer: "demo".to_owned(),
+            timing: Timing::default(),
+        };
         let shared = Shared {
             admission: kopfd::reactor::Admission::default(),
             hooks: kopfd::reactor::HookReach::InProcess,
@@ -343,7 +364,11 @@ impl Cluster {
                 Some(holder) if holder != before => return (holder, began.elapsed()),
                 _ => tokio::time::sleep(Duration::from_millis(20)).await,
             }
-            assert!(began.elapsed() < limit, "nobody has followed {before:?} within {limit:?}: {:?}", self.violations.lock());
+            assert!(
+                began.elapsed() < limit,
+                "nobody has followed {before:?} within {limit:?}: {:?}",
+                self.violations.lock()
+            );
         }
     }
 
@@ -356,7 +381,9 @@ impl Cluster {
             if handled(&object) == Some(n) {
                 let path = format!("/api/v1/namespaces/default/configmaps/c{number}");
                 let patch = json!({"data": {"n": (n + 1).to_string()}}).to_string();
-                admin_client::send(&self.api, Method::PATCH, &path, Some("application/merge-patch+json"), patch).await.unwrap();
+                admin_client::send(&self.api, Method::PATCH, &path, Some("application/merge-patch+json"), patch)
+                    .await
+                    .unwrap();
             }
         }
     }
@@ -364,7 +391,9 @@ impl Cluster {
     fn unhandled(&self) -> Vec<String> {
         let objects = (0..OBJECTS).map(|number| stored(&self.api, &format!("c{number}")));
         let unhandled = objects.filter(|object| handled(object) != Some(number(object)));
-        unhandled.map(|object| format!("{}: {}", object["metadata"]["name"], object["metadata"]["annotations"])).collect()
+        unhandled
+            .map(|object| format!("{}: {}", object["metadata"]["name"], object["metadata"]["annotations"]))
+            .collect()
     }
 
     async fn settle(&self) {
@@ -389,7 +418,8 @@ impl Cluster {
 
 #[test]
 fn change_overs_in_chains_of_handlers_lose_nothing_and_repeat_nothing_that_was_stored() {
-    let change_overs = std::env::var("KOPFD_CHANGE_OVERS").ok().and_then(|text| text.parse().ok()).unwrap_or(CHANGE_OVERS);
+    let change_overs =
+        std::env::var("KOPFD_CHANGE_OVERS").ok().and_then(|text| text.parse().ok()).unwrap_or(CHANGE_OVERS);
     in_virtual_time(async {
         let (messages, _guard) = collect_messages(tracing::Level::WARN);
         let mut cluster = Cluster::start("").await;
@@ -419,7 +449,11 @@ fn change_overs_in_chains_of_handlers_lose_nothing_and_repeat_nothing_that_was_s
                 }
             };
             let (next, took) = cluster.leader(&leader, Duration::from_secs(30)).await;
-            assert!(took <= limit, "{leader} was {name}, and {next} has followed after {took:?}: {:#?}", messages.lock());
+            assert!(
+                took <= limit,
+                "{leader} was {name}, and {next} has followed after {took:?}: {:#?}",
+                messages.lock()
+            );
             messages.lock().clear();
             assert!(cluster.violations.lock().is_empty(), "{leader} was {name}: {:#?}", cluster.violations.lock());
             let replica = &cluster.replicas[&leader];
@@ -442,7 +476,10 @@ fn change_overs_in_chains_of_handlers_lose_nothing_and_repeat_nothing_that_was_s
             let name = format!("c{number}");
             for n in 0..=self::number(&stored(&cluster.api, &name)) {
                 for handler in HANDLERS {
-                    assert!(calls.contains_key(&(name.clone(), handler.to_owned(), n)), "{handler} of {name} was not called for {n}");
+                    assert!(
+                        calls.contains_key(&(name.clone(), handler.to_owned(), n)),
+                        "{handler} of {name} was not called for {n}"
+                    );
                 }
             }
         }
@@ -467,7 +504,10 @@ fn only_the_leader_runs_daemons_and_no_tick_of_a_schedule_is_lost() {
         cluster.settle().await;
         let daemons = |cluster: &Cluster| {
             let running = cluster.calls.daemons.lock();
-            (running.values().filter(|count| **count == 1).count(), running.values().filter(|count| **count > 1).count())
+            (
+                running.values().filter(|count| **count == 1).count(),
+                running.values().filter(|count| **count > 1).count(),
+            )
         };
         assert_eq!(daemons(&cluster), (OBJECTS, 0));
         tokio::time::sleep(Duration::from_mins(3)).await;
@@ -492,7 +532,10 @@ fn only_the_leader_runs_daemons_and_no_tick_of_a_schedule_is_lost() {
         assert_eq!(holder(&cluster.api), Some(third));
         let ticks = cluster.calls.ticks.lock().clone();
         let once: BTreeSet<&Timestamp> = ticks.iter().collect();
-        assert!(once.iter().zip(once.iter().skip(1)).all(|(one, next)| next.duration_since(**one).as_secs() == 60), "{ticks:?}");
+        assert!(
+            once.iter().zip(once.iter().skip(1)).all(|(one, next)| next.duration_since(**one).as_secs() == 60),
+            "{ticks:?}"
+        );
         // The leader that was cut off could not store its last run.
         assert!(ticks.len() - once.len() <= 1, "{ticks:?}");
         assert!(cluster.violations.lock().is_empty(), "{:#?}", cluster.violations.lock());
@@ -522,7 +565,11 @@ fn a_replica_that_was_cut_off_can_lead_again() {
         cluster.settle().await;
         assert!(cluster.violations.lock().is_empty(), "{:#?}", cluster.violations.lock());
         let lease = read(&cluster.api, "coordination.k8s.io", "leases", "demo").unwrap();
-        assert_eq!((&lease["spec"]["leaseTransitions"], &lease["spec"]["leaseDurationSeconds"]), (&json!(2), &json!(15)), "{lease}");
+        assert_eq!(
+            (&lease["spec"]["leaseTransitions"], &lease["spec"]["leaseDurationSeconds"]),
+            (&json!(2), &json!(15)),
+            "{lease}"
+        );
         cluster.end().await;
     });
 }
@@ -556,11 +603,11 @@ fn is_valid(record: &Value, now: Timestamp) -> bool {
 #[test]
 fn replicas_are_one_peer_which_is_alive_at_every_change_over() {
     in_virtual_time(async {
-        let mut others: Vec<Value> = PEERINGS.split("\n---\n").filter_map(|text| serde_saphyr::from_str(text).ok()).collect();
+        let mut others: Vec<Value> =
+            PEERINGS.split("\n---\n").filter_map(|text| serde_saphyr::from_str(text).ok()).collect();
         let now = "2020-01-01T00:00:00Z";
         let other = json!({"priority": -1, "lifetime": 100_000, "lastseen": now});
-        let peering =
-            json!({"apiVersion": "kopf.dev/v1", "kind": "ClusterKopfPeering", "metadata": {"name": "default"}, "status": {OTHER: other}});
+        let peering = json!({"apiVersion": "kopf.dev/v1", "kind": "ClusterKopfPeering", "metadata": {"name": "default"}, "status": {OTHER: other}});
         others.push(peering);
         let mut cluster = Cluster::start_among("", others).await;
         let (mut leader, _) = cluster.leader("", Duration::from_secs(5)).await;
@@ -572,7 +619,8 @@ fn replicas_are_one_peer_which_is_alive_at_every_change_over() {
         let gaps = Arc::new(Mutex::new(BTreeSet::new()));
         let stop = Stop::new();
         let watching = {
-            let (api, clock, gaps, stop) = (cluster.api.clone(), cluster.clock.clone(), Arc::clone(&gaps), stop.clone());
+            let (api, clock, gaps, stop) =
+                (cluster.api.clone(), cluster.clock.clone(), Arc::clone(&gaps), stop.clone());
             tokio::task::spawn_local(async move {
                 while !stop.is_requested() {
                     let records = records(&api);
@@ -614,7 +662,12 @@ fn replicas_are_one_peer_which_is_alive_at_every_change_over() {
         assert!(cluster.violations.lock().is_empty(), "{:#?}", cluster.violations.lock());
 
         // A peer with a higher priority pauses all of them.
-        write_record(&cluster.api, "higher", json!({"priority": 1, "lifetime": 60, "lastseen": cluster.clock.now().to_string()})).await;
+        write_record(
+            &cluster.api,
+            "higher",
+            json!({"priority": 1, "lifetime": 60, "lastseen": cluster.clock.now().to_string()}),
+        )
+        .await;
         tokio::time::sleep(Duration::from_secs(5)).await;
         cluster.change(30).await;
         cluster.replicas[&leader].stop.request("SIGTERM");

@@ -1,11 +1,16 @@
-//! Hostile scripts, as data in `tests/limits/`: each is ended by the right limit at the right place, in little memory and time, while another
-//! object of the same thread is served.
+//! Hostile scripts, as data in `tests/limits/`: each is ended by the right limit at the right place, in little memory
+//! and time, while another object of the same thread is served.
 //!
-//! A case has a `name`, the body `run` of a handler or an expression `when`, functions `main`, further `files`, `limits`, and one expectation:
-//! `limit` (with `line`, the line of the body, or of `main` if there is one, at which the call
-//! ends; `inline: true` means the body in any case), `fails` (a part of the text of an ordinary error), `refused` (a part
-//! of the text of an error when the scripts are loaded), or `ends: true` for a script that does no harm. `times` repeats the call.
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "these are tests, which tell what they do before the process may die")]
+//! A case has a `name`, the body `run` of a handler or an expression `when`, functions `main`, further `files`,
+//! `limits`, and one expectation: `limit` (with `line`, the line of the body, or of `main` if there is one, at which
+//! the call ends; `inline: true` means the body in any case), `fails` (a part of the text of an ordinary error),
+//! `refused` (a part of the text of an error when the scripts are loaded), or `ends: true` for a script that does no
+//! harm. `times` repeats the call.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "these are tests, which tell what they do before the process may die"
+)]
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,11 +30,12 @@ use serde_json::{Value, json};
 
 use super::world::{Operator, World};
 
-/// The time for which another object may wait. Unoptimised, single functions of other packages take up to ten times as long.
+/// The time for which another object may wait. Unoptimised, single functions of other packages take up to ten times as
+/// long.
 const MAX_WAIT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 1_000 } else { 100 });
 
-/// The memory that a call may take at its peak, in MiB: five times its limit of 64 MiB. A text in a template that grows beyond the limit is there
-/// twice, and one of them is moved to a place of twice its size.
+/// The memory that a call may take at its peak, in MiB: five times its limit of 64 MiB. A text in a template that grows
+/// beyond the limit is there twice, and one of them is moved to a place of twice its size.
 const MAX_MEMORY: u64 = 320;
 
 /// The time limit of a case that sets none: short if it is ended by its time, else long enough for a busy machine.
@@ -54,7 +60,8 @@ impl Case {
         let number = |key: &str, default: u64| given[key].as_u64().unwrap_or(default);
         let default = Limits::default();
         // A fast machine makes all operations in less than the time.
-        let (time, operations) = if self.fields["limit"] == "time" { (TIME, u64::MAX) } else { (LONG_TIME, default.operations) };
+        let (time, operations) =
+            if self.fields["limit"] == "time" { (TIME, u64::MAX) } else { (LONG_TIME, default.operations) };
         Limits {
             operations: number("operations", operations),
             time: Some(given["time"].as_f64().map_or(time, Duration::from_secs_f64)),
@@ -92,7 +99,10 @@ impl Case {
 fn cases(group: &str) -> Vec<Case> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/limits").join(group).with_extension("yaml");
     let documents = yaml::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let known = ["name", "run", "when", "main", "files", "limits", "limit", "line", "fails", "refused", "ends", "times", "inline"];
+    let known = [
+        "name", "run", "when", "main", "files", "limits", "limit", "line", "fails", "refused", "ends", "times",
+        "inline",
+    ];
     let read = |fields: &Value| {
         let name = fields["name"].as_str().unwrap().to_owned();
         for key in fields.as_object().unwrap().keys() {
@@ -111,7 +121,8 @@ fn cases(group: &str) -> Vec<Case> {
 fn hostile_object() -> Value {
     let list: Vec<u64> = (0..20_000).collect();
     // Without a pattern, so that an automaton meets new states all the time.
-    let bits: String = (0_u64..400_000).map(|n| if n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 0 { '0' } else { '1' }).collect();
+    let bits: String =
+        (0_u64..400_000).map(|n| if n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 0 { '0' } else { '1' }).collect();
     json!({
         "apiVersion": "example.com/v1", "kind": "Example",
         "metadata": {"name": "obj", "namespace": "ns", "uid": "u-1"},
@@ -125,12 +136,19 @@ fn hostile_object() -> Value {
 /// Returns the processor time of the script thread: unlike the wall time, it does not depend on other processes.
 fn processor_time() -> Duration {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
-    let is_script = |task: &std::path::PathBuf| std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with("script-"));
+    let is_script = |task: &std::path::PathBuf| {
+        std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with("script-"))
+    };
     let times = tasks.filter(is_script).map(|task| std::fs::read_to_string(task.join("schedstat")).unwrap_or_default());
-    times.map(|times| Duration::from_nanos(times.split(' ').next().and_then(|time| time.parse().ok()).unwrap_or_default())).sum()
+    times
+        .map(|times| {
+            Duration::from_nanos(times.split(' ').next().and_then(|time| time.parse().ok()).unwrap_or_default())
+        })
+        .sum()
 }
 
-/// Calls the first binding for another object until the future has ended. Returns the longest processor time until an answer.
+/// Calls the first binding for another object until the future has ended. Returns the longest processor time until an
+/// answer.
 async fn served_beside<T>(world: &Arc<World>, hostile: impl Future<Output = T>) -> (T, Duration) {
     let mut hostile = std::pin::pin!(hostile);
     let mut longest = Duration::ZERO;
@@ -150,7 +168,8 @@ async fn served_beside<T>(world: &Arc<World>, hostile: impl Future<Output = T>) 
 }
 
 async fn problem_of(case: &Case) -> Result<(), String> {
-    let options = Options { threads: Threads::Own(1), outside: outside::of_process(String::new, None), ..Options::default() };
+    let options =
+        Options { threads: Threads::Own(1), outside: outside::of_process(String::new, None), ..Options::default() };
     let started = case.operator().start_at(options, Clock::system()).await;
     let mut world = match started {
         Ok(world) => world,
@@ -252,13 +271,16 @@ fn new_calls_wait_while_the_running_ones_hold_more_than_the_process_may() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let waited = |memory: u64| {
         runtime.block_on(async {
-            let operator = Operator::new("").runs("return 3;").runs("let t = \"\"; t.pad(4000000, \"x\"); sleep(2); return t.len();");
+            let operator = Operator::new("")
+                .runs("return 3;")
+                .runs("let t = \"\"; t.pad(4000000, \"x\"); sleep(2); return t.len();");
             let options = Options { threads: Threads::Own(1), memory, ..Options::default() };
             let world = operator.start_at(options, Clock::system()).await.unwrap();
             let small = async {
                 tokio::time::sleep(Duration::from_millis(500)).await;
                 let begun = tokio::time::Instant::now();
-                let returned = world.host.call(&world.installed, Call { subject: world.creation("u-2"), ..world.a_call(0) }).await;
+                let returned =
+                    world.host.call(&world.installed, Call { subject: world.creation("u-2"), ..world.a_call(0) }).await;
                 assert_eq!(returned.verdict, Verdict::Returned(Some(json!(3))));
                 begun.elapsed()
             };
@@ -307,7 +329,10 @@ fn what_is_not_read_of_an_index_is_not_copied() {
         assert_eq!(reads_an_index(text).verdict, Verdict::Returned(Some(expected)), "{text}");
     }
     // What is copied counts.
-    assert_eq!(reads_an_index("let all = []; for one in by_name.all { all.push(one.copy()); }").overrun, Some(Limit::Memory));
+    assert_eq!(
+        reads_an_index("let all = []; for one in by_name.all { all.push(one.copy()); }").overrun,
+        Some(Limit::Memory)
+    );
 }
 
 /// Tells the process of this test to overflow a stack.
@@ -325,7 +350,8 @@ fn an_overflow_of_the_stack_names_the_script_before_the_process_ends() {
     let output = super::child::output(&mut command);
     assert!(!output.status.success());
     let told = String::from_utf8_lossy(&output.stderr);
-    let line = "kopfd: the stack has overflowed in the script of `inline` (operator.yaml:10, object ns/obj); the process ends";
+    let line =
+        "kopfd: the stack has overflowed in the script of `inline` (operator.yaml:10, object ns/obj); the process ends";
     assert!(told.contains(line), "{told}");
 }
 
@@ -364,4 +390,18 @@ macro_rules! groups {
     };
 }
 
-groups!(callbacks, data, language, library, memo_and_patch, memory, nesting, output, programs, starving, sub_handlers, templates, texts);
+groups!(
+    callbacks,
+    data,
+    language,
+    library,
+    memo_and_patch,
+    memory,
+    nesting,
+    output,
+    programs,
+    starving,
+    sub_handlers,
+    templates,
+    texts
+);

@@ -1,4 +1,5 @@
-//! An operator with the hostile scripts of `tests/limits/`, for tests that run it in a process: each script is a handler of objects with its own label.
+//! An operator with the hostile scripts of `tests/limits/`, for tests that run it in a process: each script is a
+//! handler of objects with its own label.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,10 +17,11 @@ const EVERY: usize = 2;
 /// The label whose value names the script of an object.
 pub(crate) const LABEL: &str = "script";
 
-/// Writes the operator into a folder, with handlers for objects of a kind. Returns the ids of the handlers, which are also the values of the label.
+/// Writes the operator into a folder, with handlers for objects of a kind. Returns the ids of the handlers, which are
+/// also the values of the label.
 ///
-/// Scripts that need a prepared object, another file, or several calls, as sub-handlers do, are left out. A further handler `served` logs "served", for the label of the
-/// same value.
+/// Scripts that need a prepared object, another file, or several calls, as sub-handlers do, are left out. A further
+/// handler `served` logs "served", for the label of the same value.
 pub(crate) fn write(folder: &Path, resource: &str) -> Vec<String> {
     let mut blocks = vec![json!({
         "resource": resource, "labels": {LABEL: "served"}, "handlers": [{"on": "create", "id": "served", "run": "logger.info(\"served\");"}],
@@ -73,16 +75,21 @@ pub(crate) fn missing(ids: &[String], log: &str) -> String {
 /// Returns the scripts that end by a limit whatever the object has.
 fn cases() -> Vec<Value> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/limits");
-    let mut files: Vec<_> =
-        std::fs::read_dir(folder).expect("the folder exists").map(|entry| entry.expect("it is readable").path()).collect();
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .expect("the folder exists")
+        .map(|entry| entry.expect("it is readable").path())
+        .collect();
     // Those of programs need a manifest that allows them, and a machine that is not busy.
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml") && !path.ends_with("programs.yaml"));
+    files.retain(|path| {
+        path.extension().is_some_and(|extension| extension == "yaml") && !path.ends_with("programs.yaml")
+    });
     files.sort();
     let read = |path| yaml::parse(&std::fs::read_to_string(path).expect("the file is text")).expect("the file is YAML");
     let all = files.into_iter().flat_map(|path| read(path).remove(0).as_array().expect("a list of cases").clone());
     let is_simple = |case: &Value| {
         let text = format!("{}{}", case["run"], case["main"]);
-        let needs_more = ["when", "files", "times"].iter().any(|key| !case[*key].is_null()) || text.contains("subhandler");
+        let needs_more =
+            ["when", "files", "times"].iter().any(|key| !case[*key].is_null()) || text.contains("subhandler");
         let needs_object = text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "spec");
         case["limit"].is_string() && case["run"].is_string() && !needs_more && !needs_object
     };

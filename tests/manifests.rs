@@ -23,13 +23,17 @@ fn the_first_example_of_the_guide_is_fine_but_for_the_server_of_its_webhook() {
     assert_eq!(operator.missing_server.map(|one| one.message).as_deref(), Some("the webhooks have no server"));
     let ids: Vec<&str> = operator.handlers.iter().map(|handler| handler.id.as_str()).collect();
     assert_eq!(ids, ["on_create", "on_update", "on_delete", "on_backup_toggled/spec.backupEnabled"]);
-    assert_eq!((operator.handlers[0].policy.retries, operator.handlers[0].policy.backoff), (Some(5), Some(Duration::from_secs(10))));
+    assert_eq!(
+        (operator.handlers[0].policy.retries, operator.handlers[0].policy.backoff),
+        (Some(5), Some(Duration::from_secs(10)))
+    );
 }
 
 #[test]
 fn every_word_of_the_manifest_is_read() {
     let (operator, _) = load("everything");
-    let handlers: Vec<String> = operator.handlers.iter().map(|handler| format!("{:?} {}", handler.on, handler.id)).collect();
+    let handlers: Vec<String> =
+        operator.handlers.iter().map(|handler| format!("{:?} {}", handler.on, handler.id)).collect();
     assert_eq!(
         handlers,
         [
@@ -56,7 +60,13 @@ fn every_word_of_the_manifest_is_read() {
     );
     assert!(first.filters.when.is_some() && second.filters.when.is_none());
     assert_eq!((first.filters.labels.len(), second.filters.labels.len(), second.filters.annotations.len()), (1, 0, 1));
-    assert!(operator.handlers.iter().filter(|handler| handler.on != On::Event).all(|handler| handler.policy.retries.is_some()));
+    assert!(
+        operator
+            .handlers
+            .iter()
+            .filter(|handler| handler.on != On::Event)
+            .all(|handler| handler.policy.retries.is_some())
+    );
     assert_eq!(operator.settings.execution.lifecycle, Lifecycle::AllAtOnce);
     assert_eq!(operator.settings.process.ultimate_exiting_timeout, None);
     let breaker = operator.settings.queueing.breaker.as_ref().unwrap();
@@ -77,7 +87,8 @@ fn every_word_of_the_manifest_is_read() {
 #[test]
 fn unsupported_parts_are_refused_at_their_positions() {
     let (operator, _) = load("everything");
-    let refused: Vec<String> = operator.refuse_unsupported().iter().filter(|one| one.is_error()).map(|one| one.message.clone()).collect();
+    let refused: Vec<String> =
+        operator.refuse_unsupported().iter().filter(|one| one.is_error()).map(|one| one.message.clone()).collect();
     assert_eq!(refused, ["reconciliations are not supported by this version"]);
     assert!(operator.refuse_unsupported().iter().all(|one| one.place.line > 0 && one.path.is_some()));
 }
@@ -86,13 +97,20 @@ fn unsupported_parts_are_refused_at_their_positions() {
 fn limits_follow_the_kind_of_the_binding() {
     let (operator, _) = load("everything");
     let time = |id: &str| operator.declaration.bindings.iter().find(|binding| binding.id == id).unwrap().limits.time;
-    assert_eq!((time("changed"), time("raw"), time("watch")), (Some(Duration::from_mins(10)), Some(Duration::from_secs(5)), None));
+    assert_eq!(
+        (time("changed"), time("raw"), time("watch")),
+        (Some(Duration::from_mins(10)), Some(Duration::from_secs(5)), None)
+    );
     assert_eq!(
         operator.declaration.bindings.iter().filter(|binding| binding.id == "admit").map(|one| one.limits.time).next(),
         Some(Some(Duration::from_secs(10)))
     );
     let bindings = &operator.declaration.bindings;
-    assert!(bindings.iter().all(|binding| binding.limits.operations == 1_000_000 && binding.limits.api_calls_per_minute == 1000));
+    assert!(
+        bindings
+            .iter()
+            .all(|binding| binding.limits.operations == 1_000_000 && binding.limits.api_calls_per_minute == 1000)
+    );
 }
 
 #[test]

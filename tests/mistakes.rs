@@ -11,7 +11,8 @@ use std::process::Command;
 use super::child::output;
 
 fn check(folder: &Path, name: &str) -> String {
-    let output = output(Command::new(env!("CARGO_BIN_EXE_kopfd")).args(["check", "--config", name]).current_dir(folder));
+    let output =
+        output(Command::new(env!("CARGO_BIN_EXE_kopfd")).args(["check", "--config", name]).current_dir(folder));
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
     let code = output.status.code().expect("the command ends by itself");
     format!("{}exit code: {code}\n", String::from_utf8(output.stdout).unwrap())
@@ -50,7 +51,8 @@ fn incomplete(output: &str) -> Vec<String> {
     let is_start = |line: &str| ["error: ", "warning: ", "hint: "].iter().any(|severity| line.starts_with(severity));
     let is_snippet = |line: &str| {
         let line = line.trim_start();
-        line.starts_with(|c: char| c.is_ascii_digit()) && line.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with(" | ")
+        line.starts_with(|c: char| c.is_ascii_digit())
+            && line.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with(" | ")
     };
     let mut found: Vec<(&str, bool, bool)> = Vec::new();
     for line in output.lines() {
@@ -72,9 +74,13 @@ fn every_error_and_warning_has_a_hint_and_a_line_of_its_file() {
     for name in names(&folder) {
         // This error is about a directory.
         if !name.starts_with("180-") {
-            incomplete_ones.extend(incomplete(&check(&folder, &name)).into_iter().map(|message| format!("{name}: {message}")));
+            incomplete_ones
+                .extend(incomplete(&check(&folder, &name)).into_iter().map(|message| format!("{name}: {message}")));
         }
     }
     assert!(incomplete_ones.is_empty(), "without a hint or a line: {incomplete_ones:#?}");
-    assert_eq!(incomplete("error: a\n --> x:1:1\n  |\n1 | b\n  |\n\nwarning: c\n --> x\n  = hint: d\n"), ["error: a", "warning: c"]);
+    assert_eq!(
+        incomplete("error: a\n --> x:1:1\n  |\n1 | b\n  |\n\nwarning: c\n --> x\n  = hint: d\n"),
+        ["error: a", "warning: c"]
+    );
 }

@@ -13,8 +13,12 @@ use kopfd::apiserver::server::socket::Service;
 use kopfd::apiserver::{ApiServer, admin_client, bootstrap};
 use kopfd::cluster::in_process::InProcess;
 use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
-use kopfd::cluster::{Applied, Client, Confirmation, ConnectionSettings, LoginError, Networking, ResourceResolver, Watching, apply};
-use kopfd::engines::{Background, Effects, Environment, Error, EventStream, Health, Indexing, Lead, Patcher, Pause, Scripts};
+use kopfd::cluster::{
+    Applied, Client, Confirmation, ConnectionSettings, LoginError, Networking, ResourceResolver, Watching, apply,
+};
+use kopfd::engines::{
+    Background, Effects, Environment, Error, EventStream, Health, Indexing, Lead, Patcher, Pause, Scripts,
+};
 use kopfd::handling::{Handler, Lifecycle, On, Policy, Verdict};
 use kopfd::kit::{Clock, Stop, Tasks};
 use kopfd::object::namespace::Pattern;
@@ -257,7 +261,8 @@ impl Login for WithoutUids {
 impl Transport for WithoutUids {
     fn send(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Answer, kopfd::cluster::Error>> {
         let answer = self.0.send(request);
-        let without_uids = |bytes: Bytes| Bytes::from(String::from_utf8(bytes.to_vec()).unwrap().replace("\"uid\":", "\"none\":"));
+        let without_uids =
+            |bytes: Bytes| Bytes::from(String::from_utf8(bytes.to_vec()).unwrap().replace("\"uid\":", "\"none\":"));
         Box::pin(async move {
             let answer = answer.await?;
             Ok(Answer { body: answer.body.map(move |part| part.map(without_uids)).boxed(), ..answer })
@@ -339,7 +344,8 @@ fn objects_without_unique_ids_are_forgotten_with_their_kind() {
         forgotten.sort();
         let expected = ["a", "b"].map(|name| format!("demo/Thing//example.com/v1//{name}//default//2020-01-01T00:00:"));
         assert!(
-            forgotten.iter().zip(&expected).all(|(found, expected)| found.starts_with(expected)) && forgotten.len() == 2,
+            forgotten.iter().zip(&expected).all(|(found, expected)| found.starts_with(expected))
+                && forgotten.len() == 2,
             "{forgotten:?}"
         );
         cluster.end().await;
@@ -353,7 +359,13 @@ fn panics_at_the_end_of_a_watch_are_reported_while_the_operator_runs() {
         let cluster = Cluster::serving(vec![definition("Namespaced")], settled).await;
         cluster.create(THINGS, "a").await;
         let (messages, _guard) = collect_messages(tracing::Level::WARN);
-        let reports = || messages.lock().iter().filter(|line| *line == "A task has failed because of a defect of the engine.").count();
+        let reports = || {
+            messages
+                .lock()
+                .iter()
+                .filter(|line| *line == "A task has failed because of a defect of the engine.")
+                .count()
+        };
         cluster.redefine(versions(false)).await;
         assert_eq!(reports(), 1, "{:?}", messages.lock());
         cluster.end().await;
@@ -416,7 +428,8 @@ fn an_object_keeps_its_memory_and_has_one_worker_while_its_kind_is_served_anew()
     let first_version = json!({"spec": {"versions": [version("v1", true), second]}});
     for change in [short_names, first_version] {
         in_virtual_time(async {
-            let settled = Settled { kind: "things.example.com", takes: Duration::from_millis(1500), ..Settled::default() };
+            let settled =
+                Settled { kind: "things.example.com", takes: Duration::from_millis(1500), ..Settled::default() };
             let cluster = Cluster::serving(vec![definition("Namespaced")], settled).await;
             cluster.send(Method::POST, THINGS, thing("a")).await;
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -450,7 +463,11 @@ fn an_object_of_a_kind_that_has_gone_is_forgotten_after_its_last_event() {
 fn handlers_of_a_kind_that_has_gone_get_as_long_as_at_the_exit() {
     let calls = |takes| {
         in_virtual_time(async {
-            let settled = Settled { takes: Duration::from_secs(takes), exit_timeout: Duration::from_secs(5), ..Settled::default() };
+            let settled = Settled {
+                takes: Duration::from_secs(takes),
+                exit_timeout: Duration::from_secs(5),
+                ..Settled::default()
+            };
             let cluster = Cluster::serving(vec![definition("Namespaced")], settled).await;
             cluster.send(Method::POST, THINGS, thing("a")).await;
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -529,7 +546,10 @@ fn operators_of_namespaces_serve_those_that_match_and_cluster_scoped_kinds_only_
         })
     };
     let none: Vec<String> = Vec::new();
-    assert_eq!(served("Namespaced", "/apis/example.com/v1/namespaces/other/things"), (none.clone(), vec!["demo-1/late".to_owned()]));
+    assert_eq!(
+        served("Namespaced", "/apis/example.com/v1/namespaces/other/things"),
+        (none.clone(), vec!["demo-1/late".to_owned()])
+    );
     assert_eq!(served("Cluster", "/apis/example.com/v1/things"), (none, vec!["early".to_owned()]));
 }
 
@@ -539,8 +559,13 @@ fn kinds_that_cannot_be_looked_at_are_looked_at_again_half_a_minute_later() {
         in_virtual_time(async move {
             let cluster = Cluster::serving(Vec::new(), Settled::default()).await;
             let (messages, _guard) = collect_messages(tracing::Level::WARN);
-            let code =
-                Action::Status { code: 503, reason: String::new(), message: String::new(), retry_after: None, body: AnswerBody::default() };
+            let code = Action::Status {
+                code: 503,
+                reason: String::new(),
+                message: String::new(),
+                retry_after: None,
+                body: AnswerBody::default(),
+            };
             let matching = Match { group: group.map(str::to_owned), ..Match::default() };
             let fault = cluster.api.add_fault(Rule::new(matching, code));
             cluster.send(Method::POST, DEFINITIONS, definition("Namespaced")).await;
@@ -566,9 +591,16 @@ fn kinds_that_cannot_be_looked_at_are_looked_at_again_half_a_minute_later() {
 fn a_kind_that_the_server_does_not_serve_yet_at_the_start_is_found_seconds_later() {
     in_virtual_time(async {
         let (mut cluster, observer) = Cluster::with(vec![definition("Namespaced")], Settled::default()).await;
-        let missing =
-            Action::Status { code: 404, reason: String::new(), message: String::new(), retry_after: None, body: AnswerBody::default() };
-        let fault = cluster.api.add_fault(Rule::new(Match { group: Some("example.com".to_owned()), ..Match::default() }, missing));
+        let missing = Action::Status {
+            code: 404,
+            reason: String::new(),
+            message: String::new(),
+            retry_after: None,
+            body: AnswerBody::default(),
+        };
+        let fault = cluster
+            .api
+            .add_fault(Rule::new(Match { group: Some("example.com".to_owned()), ..Match::default() }, missing));
         let stop = cluster.stop.clone();
         cluster.tasks.spawn("observer", async move { observer.run(stop).await.unwrap() });
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -592,7 +624,10 @@ fn an_operator_of_namespaces_without_any_says_so() {
             Cluster::serving(vec![definition("Namespaced")], settled).await.end().await;
             std::mem::take(&mut *messages.lock())
         };
-        assert_eq!(serving("demo-*").await, ["No namespace matches the patterns. Nothing is served until one appears."]);
+        assert_eq!(
+            serving("demo-*").await,
+            ["No namespace matches the patterns. Nothing is served until one appears."]
+        );
         assert!(serving("def*").await.is_empty());
     });
 }
@@ -640,7 +675,11 @@ fn a_new_revision_calls_other_handlers_and_no_handler_of_raw_events_for_known_ob
         assert_eq!(cluster.calls(), ["default/a"]);
         let thing = "example.com/v1/things";
         reviser
-            .replace(next_revision(reviser, &[("seen", thing, On::Event), ("again", thing, On::Event)]), Precedence::default(), Vec::new())
+            .replace(
+                next_revision(reviser, &[("seen", thing, On::Event), ("again", thing, On::Event)]),
+                Precedence::default(),
+                Vec::new(),
+            )
             .await;
         pause().await;
         assert!(cluster.calls().is_empty(), "nothing has happened to the object");
@@ -660,15 +699,26 @@ fn added_kinds_are_watched_and_removed_kinds_are_left_after_the_end_of_their_cal
         cluster.send(Method::PATCH, &format!("{THINGS}/b"), json!({"spec": {"x": 1}})).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
         let (messages, _guard) = collect_messages(tracing::Level::INFO);
-        reviser.replace(next_revision(reviser, &[("seen", "v1/namespaces", On::Event)]), Precedence::default(), Vec::new()).await;
+        reviser
+            .replace(next_revision(reviser, &[("seen", "v1/namespaces", On::Event)]), Precedence::default(), Vec::new())
+            .await;
         tokio::time::sleep(Duration::from_mins(5)).await;
         let calls = cluster.calls();
         assert_eq!(calls[0], "default/b", "{calls:?}");
-        assert!(!calls[1..].contains(&"default/b".to_owned()), "the call has ended, and no other one has begun: {calls:?}");
+        assert!(
+            !calls[1..].contains(&"default/b".to_owned()),
+            "the call has ended, and no other one has begun: {calls:?}"
+        );
         assert!(calls.contains(&"default".to_owned()), "namespaces are watched: {calls:?}");
         let left = "Operator 'demo' has left things.v1.example.com. 0 of its objects keep records.";
         assert!(messages.lock().iter().any(|line| line == left), "{:?}", messages.lock());
-        reviser.replace(next_revision(reviser, &[("seen", "things.example.com", On::Event)]), Precedence::default(), Vec::new()).await;
+        reviser
+            .replace(
+                next_revision(reviser, &[("seen", "things.example.com", On::Event)]),
+                Precedence::default(),
+                Vec::new(),
+            )
+            .await;
         tokio::time::sleep(Duration::from_mins(5)).await;
         let mut calls = cluster.calls();
         calls.retain(|call| call.starts_with("default/"));

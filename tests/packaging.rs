@@ -19,7 +19,14 @@ fn root() -> PathBuf {
 
 fn package(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kopfd"));
-    output(command.arg("package").args(arguments).current_dir(root()).env_remove("KOPFD_NAMESPACES").env_remove("KOPFD_CONFIG"))
+    output(
+        command
+            .arg("package")
+            .args(arguments)
+            .current_dir(root())
+            .env_remove("KOPFD_NAMESPACES")
+            .env_remove("KOPFD_CONFIG"),
+    )
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -73,7 +80,9 @@ fn written(arguments: &[&str]) -> String {
     let told = printed(&[arguments, &["-o", directory.to_str().unwrap()]].concat());
     let files: Vec<String> = files(&directory).into_iter().map(|(name, text)| format!("=== {name}\n{text}")).collect();
     let files = files.concat();
-    (files + "=== told\n" + &told).replace(directory.to_str().unwrap(), "DIR").replace(env!("CARGO_PKG_VERSION"), "VERSION")
+    (files + "=== told\n" + &told)
+        .replace(directory.to_str().unwrap(), "DIR")
+        .replace(env!("CARGO_PKG_VERSION"), "VERSION")
 }
 
 fn snapshot(name: &str, text: &str) {
@@ -89,7 +98,10 @@ fn the_documents_of_an_operator_with_webhooks_and_daemons() {
 
 #[test]
 fn a_base_for_kustomize_has_the_files_themselves() {
-    snapshot("kustomize", &written(&[GUARD, "--kustomize", "--operator-namespace", "ops", "--image", "registry.example.com/kopfd:1"]));
+    snapshot(
+        "kustomize",
+        &written(&[GUARD, "--kustomize", "--operator-namespace", "ops", "--image", "registry.example.com/kopfd:1"]),
+    );
 }
 
 #[test]
@@ -118,13 +130,18 @@ fn without_a_directory_the_documents_are_printed_in_the_order_in_which_they_are_
     );
     let folder = root().join("examples/database");
     for (key, text) in find(&documents, "ConfigMap")["data"].as_object().unwrap() {
-        assert_eq!(text.as_str().unwrap(), std::fs::read_to_string(folder.join(key.replace("__", "/"))).unwrap(), "{key}");
+        assert_eq!(
+            text.as_str().unwrap(),
+            std::fs::read_to_string(folder.join(key.replace("__", "/"))).unwrap(),
+            "{key}"
+        );
     }
 }
 
 #[test]
 fn one_replica_has_neither_an_election_nor_a_budget() {
-    let documents = documents(&["examples/database", "--replicas", "1", "-n", "prod", "--namespace", "stage", "--name", "db"]);
+    let documents =
+        documents(&["examples/database", "--replicas", "1", "-n", "prod", "--namespace", "stage", "--name", "db"]);
     assert!(documents.iter().all(|document| document["kind"] != "PodDisruptionBudget"));
     let deployment = find(&documents, "Deployment");
     assert_eq!(deployment["spec"]["strategy"]["type"], "Recreate");
@@ -138,7 +155,10 @@ fn one_replica_has_neither_an_election_nor_a_budget() {
     assert_eq!(environment["KOPFD_CONFIG"], "/operator", "a folder of manifests stays one");
     assert!(!environment.contains_key("KOPFD_LEADER_ELECT"));
     let roles: Vec<&Value> = documents.iter().filter(|document| document["kind"] == "Role").collect();
-    assert_eq!(roles.iter().map(|role| role["metadata"]["namespace"].as_str().unwrap()).collect::<Vec<_>>(), ["prod", "stage"]);
+    assert_eq!(
+        roles.iter().map(|role| role["metadata"]["namespace"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["prod", "stage"]
+    );
 }
 
 #[test]
@@ -146,7 +166,10 @@ fn files_in_the_image_need_no_config_map() {
     let documents = documents(&["examples/database/operator.yaml", "--files-in-image", "/app/"]);
     assert!(documents.iter().all(|document| document["kind"] != "ConfigMap"));
     let pod = &find(&documents, "Deployment")["spec"]["template"]["spec"];
-    assert_eq!((&pod["volumes"], &pod["containers"][0]["env"][0]["value"]), (&Value::Null, &Value::from("/app/operator.yaml")));
+    assert_eq!(
+        (&pod["volumes"], &pod["containers"][0]["env"][0]["value"]),
+        (&Value::Null, &Value::from("/app/operator.yaml"))
+    );
 }
 
 #[test]
@@ -183,7 +206,8 @@ fn the_size_of_a_config_map_is_told_with_the_largest_files() {
     let manifest = "{apiVersion: kopfd.dev/v1, kind: Operator, metadata: {name: x}, spec: {resources: \
         [{resource: v1/configmaps, script: a.rhai, handlers: [{on: create, fn: greet}]}]}}";
     std::fs::write(folder.path().join("operator.yaml"), manifest).unwrap();
-    std::fs::write(folder.path().join("a.rhai"), format!("fn greet() {{}}\n{}", "// filled\n".repeat(120_000))).unwrap();
+    std::fs::write(folder.path().join("a.rhai"), format!("fn greet() {{}}\n{}", "// filled\n".repeat(120_000)))
+        .unwrap();
     let path = folder.path().join("operator.yaml");
     let problem = refused(&[path.to_str().unwrap()]);
     assert!(problem.contains("a ConfigMap has at most 1048576 (1 MiB); the largest are a.rhai (12000"), "{problem}");

@@ -47,7 +47,8 @@ impl World {
     async fn events(&self) -> Vec<Value> {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let events = Resource { group: String::new(), plural: "events".into() };
-        let mut found: Vec<Value> = self.api.list(&events, None).into_iter().map(|(_, object)| (*object.value).clone()).collect();
+        let mut found: Vec<Value> =
+            self.api.list(&events, None).into_iter().map(|(_, object)| (*object.value).clone()).collect();
         found.sort_by_key(|event| event["reason"].to_string());
         found
     }
@@ -60,7 +61,10 @@ async fn events_have_no_credentials() {
     let message = "cannot reach https://user:s3cr3t@example.com with Authorization: Bearer s3cr3t".to_owned();
     let event = KubernetesEvent { reference, event_type: "Warning".to_owned(), reason: "A".to_owned(), message };
     world.poster.post(event, Some(Level::Info));
-    assert_eq!(world.events().await[0]["message"], "cannot reach https://***@example.com with Authorization: Bearer ***");
+    assert_eq!(
+        world.events().await[0]["message"],
+        "cannot reach https://***@example.com with Authorization: Bearer ***"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,5 @@
-//! Real programs of operators, as `kopfd dev` runs them: the example with openssl, and what is left when kopfd is killed.
+//! Real programs of operators, as `kopfd dev` runs them: the example with openssl, and what is left when kopfd is
+//! killed.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 
@@ -11,7 +12,12 @@ use super::child::{LIMIT, Process, output};
 
 fn dev(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kopfd"));
-    command.arg("dev").arg("--kubeconfig-out").arg(folder.join("kubeconfig")).current_dir(folder).env("TMPDIR", folder.join("tmp"));
+    command
+        .arg("dev")
+        .arg("--kubeconfig-out")
+        .arg(folder.join("kubeconfig"))
+        .current_dir(folder)
+        .env("TMPDIR", folder.join("tmp"));
     std::fs::create_dir_all(folder.join("tmp")).unwrap();
     command
 }
@@ -72,10 +78,15 @@ fn start(folder: &Path) -> (Process, String, String) {
         folder.display()
     );
     std::fs::write(folder.join("operator.yaml"), manifest).unwrap();
-    std::fs::write(folder.join("code.rhai"), format!("fn hang() {{ exec::run(\"sh\", [\"-c\", \"{script}\"]); }}")).unwrap();
+    std::fs::write(folder.join("code.rhai"), format!("fn hang() {{ exec::run(\"sh\", [\"-c\", \"{script}\"]); }}"))
+        .unwrap();
     std::fs::write(folder.join("obj.yaml"), OBJECT).unwrap();
     let mut command = dev(folder);
-    command.args(["--config", "operator.yaml", "--apply", "obj.yaml"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .args(["--config", "operator.yaml", "--apply", "obj.yaml"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let process = Process::start(&mut command);
     until("the program has begun", || folder.join("parent").exists());
     let id = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap().trim().to_owned();

@@ -21,7 +21,9 @@ fn text(bytes: &[u8]) -> String {
 fn the_roles_of_the_database_are_those_of_its_deployment() {
     let printed = kopfd(&["rbac", "--config", "examples/database/operator.yaml", "--operator-namespace", "operators"]);
     assert!(printed.status.success(), "{}", text(&printed.stderr));
-    let file = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/database/deploy/rbac.yaml")).unwrap();
+    let file =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/database/deploy/rbac.yaml"))
+            .unwrap();
     assert_eq!(file.split_once("---\n").unwrap().1, text(&printed.stdout));
 }
 
@@ -29,9 +31,15 @@ fn the_roles_of_the_database_are_those_of_its_deployment() {
 fn the_roles_of_the_kustomize_example_are_the_derived_ones() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/kustomize/example");
     let manifest = folder.join("operator.yaml");
-    let options = ["--service-account", "operator", "--operator-namespace", "greetings", "--leader-elect", "--standalone"];
+    let options =
+        ["--service-account", "operator", "--operator-namespace", "greetings", "--leader-elect", "--standalone"];
     let printed = kopfd(&[&["rbac", manifest.to_str().unwrap()][..], &options].concat());
-    assert_eq!(std::fs::read_to_string(folder.join("rights.yaml")).unwrap(), text(&printed.stdout), "{}", text(&printed.stderr));
+    assert_eq!(
+        std::fs::read_to_string(folder.join("rights.yaml")).unwrap(),
+        text(&printed.stdout),
+        "{}",
+        text(&printed.stderr)
+    );
 }
 
 #[test]

@@ -1,7 +1,8 @@
-//! An operator that is reloaded again and again under a load of changes: nothing is lost or handled twice, and no watch is opened anew.
+//! An operator that is reloaded again and again under a load of changes: nothing is lost or handled twice, and no watch
+//! is opened anew.
 //!
-//! `KOPFD_RELOADS` is the number of reloads: 1,000 take some minutes without optimisation. The growth of the memory is printed, and limited
-//! in long runs: `KOPFD_RELOADS=1000 cargo test --test engine reloads_under_load -- --nocapture`.
+//! `KOPFD_RELOADS` is the number of reloads: 1,000 take some minutes without optimisation. The growth of the memory is
+//! printed, and limited in long runs: `KOPFD_RELOADS=1000 cargo test --test engine reloads_under_load -- --nocapture`.
 #![expect(clippy::unwrap_used, reason = "these are tests")]
 
 use std::collections::BTreeMap;
@@ -68,7 +69,8 @@ fn script(revision: usize) -> String {
     )
 }
 
-/// Counts the calls of each handler for each object and number, and of handlers of raw events for each object and version.
+/// Counts the calls of each handler for each object and number, and of handlers of raw events for each object and
+/// version.
 #[derive(Default)]
 struct Calls {
     by_number: Mutex<BTreeMap<(String, String, u64), usize>>,
@@ -134,7 +136,8 @@ impl Cluster {
         std::fs::write(folder.path().join("operator.yaml"), manifest).unwrap();
         let login = Box::new(InProcess::new(Service::new(api.clone())));
         let access = Access { login, ..Access::of_process(Options::default(), ServerChoice::Default) };
-        let (monitor, calls, endpoints) = (Arc::new(ActivityMonitor::default()), Arc::new(Calls::default()), Endpoints::default());
+        let (monitor, calls, endpoints) =
+            (Arc::new(ActivityMonitor::default()), Arc::new(Calls::default()), Endpoints::default());
         let shared = Shared {
             clock,
             scope: Scope::Cluster,
@@ -206,7 +209,8 @@ impl Cluster {
     /// Returns the number of watches of the kind that were opened.
     fn watches(&self) -> u64 {
         let text = self.endpoints.metrics.text();
-        let lines = text.lines().filter(|line| line.starts_with("kopfd_api_requests_total{") && line.contains("\"watch\""));
+        let lines =
+            text.lines().filter(|line| line.starts_with("kopfd_api_requests_total{") && line.contains("\"watch\""));
         lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
     }
 
@@ -258,7 +262,9 @@ fn reloads_under_load_lose_nothing_repeat_nothing_and_open_no_watch() {
         }
         cluster.settle().await;
         let grown = resident().saturating_sub(early);
-        println!("{reloads} reloads: after a fifth of them the process has {early} bytes, and has grown by {grown} at the end");
+        println!(
+            "{reloads} reloads: after a fifth of them the process has {early} bytes, and has grown by {grown} at the end"
+        );
         // In short runs, and beside other tests, the allocator still gathers pages.
         assert!(reloads < LONG || grown < early / 10, "the memory has grown by {grown} of {early} bytes");
         assert_eq!(cluster.metric("kopfd_revisions_in_memory"), 1, "nothing of the earlier revisions is left");
@@ -274,13 +280,19 @@ fn reloads_under_load_lose_nothing_repeat_nothing_and_open_no_watch() {
         let changed: BTreeMap<_, _> =
             calls.iter().filter(|(key, _)| key.0 == "changed").map(|(key, count)| (key.clone(), *count)).collect();
         assert_eq!(changed, expected);
-        assert!(calls.iter().filter(|(key, _)| key.0 == "made").all(|(_, count)| *count == 1), "a creation is handled once");
+        assert!(
+            calls.iter().filter(|(key, _)| key.0 == "made").all(|(_, count)| *count == 1),
+            "a creation is handled once"
+        );
         let indexes = cluster.monitor.indexes();
         let index = indexes["demo"].get("by_number").unwrap();
         assert_eq!(index.objects(), OBJECTS);
         let value = index.to_value();
         let values = value.as_object().unwrap().values().flat_map(|values| values.as_array().unwrap());
-        assert!(values.into_iter().all(|value| *value == json!(reloads / 3)), "the last revision has filled it: {value}");
+        assert!(
+            values.into_iter().all(|value| *value == json!(reloads / 3)),
+            "the last revision has filled it: {value}"
+        );
         assert!(cluster.monitor.failures().is_empty(), "{:?}", cluster.monitor.failures());
         cluster.end().await;
     });
@@ -311,7 +323,12 @@ fn a_replaced_revision_leaves_the_memory_when_its_last_call_has_ended() {
         let index = indexes["demo"].get("by_number").unwrap();
         cluster.change(1, 2).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!((index.objects(), index.to_value()["5"].as_array().map(Vec::len)), (OBJECTS, None), "{}", index.to_value());
+        assert_eq!(
+            (index.objects(), index.to_value()["5"].as_array().map(Vec::len)),
+            (OBJECTS, None),
+            "{}",
+            index.to_value()
+        );
         tokio::time::sleep(Duration::from_mins(11)).await;
         cluster.settle().await;
         assert_eq!(cluster.metric("kopfd_revisions_in_memory"), 1);
@@ -367,10 +384,17 @@ fn a_rollback_is_an_event_on_the_deployment_of_the_pod() {
         assert_eq!((about["kind"].as_str(), about["name"].as_str()), (Some("Deployment"), Some("demo")));
         let text = event["message"].as_str().unwrap();
         assert!(text.starts_with(&format!("Operator 'demo': Revision {revision} is rolled back to ")), "{text}");
-        assert!(cluster.endpoints.health.notes()[0].contains("was rolled back"), "{:?}", cluster.endpoints.health.notes());
+        assert!(
+            cluster.endpoints.health.notes()[0].contains("was rolled back"),
+            "{:?}",
+            cluster.endpoints.health.notes()
+        );
         let status = &cluster.endpoints.board.status(&cluster.endpoints.health).operators[0];
         let rolled_back = status.rolled_back.as_ref().unwrap();
-        assert!(status.trial.is_none() && rolled_back.revision == revision && text.contains(&rolled_back.reason), "{status:#?}");
+        assert!(
+            status.trial.is_none() && rolled_back.revision == revision && text.contains(&rolled_back.reason),
+            "{status:#?}"
+        );
 
         // It is not tried again until the files change, nor is the one in service.
         assert_eq!(cluster.reload_to(failing).await, Reloaded::Unchanged);
@@ -402,18 +426,25 @@ fn a_trial_is_shown_and_ends_with_another_change_of_the_files() {
         let cluster = Cluster::serving_by(TRIED, "fn changed() {}", None).await;
         let status = || cluster.endpoints.board.status(&cluster.endpoints.health).operators.remove(0);
         let first = status().revision;
-        let Reloaded::OnTrial(second) = cluster.reload_to("fn changed() { 2 }").await else { panic!("it is not tried") };
+        let Reloaded::OnTrial(second) = cluster.reload_to("fn changed() { 2 }").await else {
+            panic!("it is not tried")
+        };
         for number in 0..20 {
             cluster.change(number, 1).await;
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
         let shown = status();
         let trial = shown.trial.as_ref().unwrap();
-        assert_eq!((shown.revision.as_str(), trial.revision.as_str(), trial.percent), (first.as_str(), second.as_str(), 50));
+        assert_eq!(
+            (shown.revision.as_str(), trial.revision.as_str(), trial.percent),
+            (first.as_str(), second.as_str(), 50)
+        );
         assert!(trial.new.calls > 0 && trial.old.calls > 0 && trial.new.calls + trial.old.calls == 20, "{trial:?}");
         let objects = &shown.kinds[0].revisions;
         assert!(
-            objects[&first] > 50 && objects[&second] > 50 && objects[&first] + objects[&second] == shown.kinds[0].objects,
+            objects[&first] > 50
+                && objects[&second] > 50
+                && objects[&first] + objects[&second] == shown.kinds[0].objects,
             "{objects:?}"
         );
         assert!(cluster.endpoints.health.notes()[0].contains("is on trial for 50 % of the objects"));
@@ -422,12 +453,17 @@ fn a_trial_is_shown_and_ends_with_another_change_of_the_files() {
         assert_eq!((status().revision, status().trial.unwrap().revision), (first.clone(), third));
         assert_eq!(cluster.reload_to("fn changed() {}").await, Reloaded::Unchanged);
         assert!(status().trial.is_none() && cluster.endpoints.health.notes().is_empty());
-        let Reloaded::OnTrial(fourth) = cluster.reload_to("fn changed() { 4 }").await else { panic!("it is not tried") };
+        let Reloaded::OnTrial(fourth) = cluster.reload_to("fn changed() { 4 }").await else {
+            panic!("it is not tried")
+        };
         tokio::time::sleep(Duration::from_mins(11)).await;
         assert_eq!((status().revision, status().trial), (fourth, None));
         let text = cluster.endpoints.metrics.text();
         for (outcome, count) in [("replaced", 1), ("withdrawn", 1), ("promoted", 1)] {
-            assert!(text.contains(&format!("kopfd_trials_total{{operator=\"demo\",outcome=\"{outcome}\"}} {count}\n")), "{text}");
+            assert!(
+                text.contains(&format!("kopfd_trials_total{{operator=\"demo\",outcome=\"{outcome}\"}} {count}\n")),
+                "{text}"
+            );
         }
         cluster.end().await;
     });

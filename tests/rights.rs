@@ -48,7 +48,8 @@ fn derived(operator: &Operator, served: Option<&[&str]>) -> Rights {
 /// Returns an operator of one block and one script.
 fn written(folder: &Path, spec: &str, script: &str) -> manifest::Loaded {
     let path = folder.join("operator.yaml");
-    std::fs::write(&path, format!("apiVersion: kopfd.dev/v1\nkind: Operator\nmetadata: {{name: demo}}\nspec:\n{spec}")).unwrap();
+    std::fs::write(&path, format!("apiVersion: kopfd.dev/v1\nkind: Operator\nmetadata: {{name: demo}}\nspec:\n{spec}"))
+        .unwrap();
     std::fs::write(folder.join("main.rhai"), script).unwrap();
     manifest::load(&[path])
 }
@@ -78,7 +79,9 @@ fn rules(spec: &str, script: &str, served: Option<&[&str]>) -> Vec<String> {
 const NO_SCAN: &str = "  settings: {scanning: {disabled: true}, peering: {standalone: true}}\n";
 
 fn handler(on: &str) -> String {
-    format!("{NO_SCAN}  resources: [{{resource: deployments.apps, script: main.rhai, handlers: [{{on: {on}, fn: f}}]}}]\n")
+    format!(
+        "{NO_SCAN}  resources: [{{resource: deployments.apps, script: main.rhai, handlers: [{{on: {on}, fn: f}}]}}]\n"
+    )
 }
 
 #[test]
@@ -89,11 +92,16 @@ fn each_kind_of_binding_has_the_rights_of_its_requests() {
     assert_eq!(rules(&handler("event"), "fn f(body) {}", None), [watched]);
     assert_eq!(rules(&handler("event"), "fn f(patch) {}", None), patched);
     assert_eq!(rules(&handler("event"), "fn f() { return 1; }", None), patched);
-    let index = format!("{NO_SCAN}  resources: [{{resource: deployments.apps, script: main.rhai, indexes: [{{fn: f}}]}}]\n");
+    let index =
+        format!("{NO_SCAN}  resources: [{{resource: deployments.apps, script: main.rhai, indexes: [{{fn: f}}]}}]\n");
     assert_eq!(rules(&index, "fn f() { return 1; }", None), [watched]);
-    let timer = format!("{NO_SCAN}  resources: [{{resource: deployments.apps, script: main.rhai, timers: [{{fn: f, interval: 1m}}]}}]\n");
+    let timer = format!(
+        "{NO_SCAN}  resources: [{{resource: deployments.apps, script: main.rhai, timers: [{{fn: f, interval: 1m}}]}}]\n"
+    );
     assert_eq!(rules(&timer, "fn f() {}", None), patched);
-    let everything = format!("{NO_SCAN}  resources: [{{resource: everything, script: main.rhai, handlers: [{{on: event, fn: f}}]}}]\n");
+    let everything = format!(
+        "{NO_SCAN}  resources: [{{resource: everything, script: main.rhai, handlers: [{{on: event, fn: f}}]}}]\n"
+    );
     assert_eq!(rules(&everything, "fn f() {}", None), ["* *: list,watch"]);
 }
 
@@ -105,23 +113,33 @@ fn the_engine_has_the_rights_of_its_own_requests() {
     let pods = "core pods: list,watch";
     let definitions = "apiextensions.k8s.io customresourcedefinitions: list,watch";
     assert_eq!(rules(&alone, "fn f() {}", None), [definitions, pods]);
-    assert_eq!(rules(&alone, "fn f() {}", Some(&["a"])), ["core namespaces: list,watch", definitions, "a: core pods: list,watch"]);
-    let of_peers = |group: &str, plural: &str| [format!("{group} {plural}: list,watch"), format!("{group} {plural} (default): patch")];
+    assert_eq!(
+        rules(&alone, "fn f() {}", Some(&["a"])),
+        ["core namespaces: list,watch", definitions, "a: core pods: list,watch"]
+    );
+    let of_peers = |group: &str, plural: &str| {
+        [format!("{group} {plural}: list,watch"), format!("{group} {plural} (default): patch")]
+    };
     let peers = [of_peers("kopf.dev", "clusterkopfpeerings"), of_peers("zalando.org", "clusterkopfpeerings")].concat();
     assert_eq!(
         rules(&format!("  settings: {{scanning: {{disabled: true}}}}\n{events}"), "fn f() {}", None),
         [peers, vec![pods.to_owned()]].concat()
     );
     let posting = |settings: &str, script: &str| {
-        rules(&format!("  settings: {{scanning: {{disabled: true}}, peering: {{standalone: true}}{settings}}}\n{events}"), script, None)
+        rules(
+            &format!("  settings: {{scanning: {{disabled: true}}, peering: {{standalone: true}}{settings}}}\n{events}"),
+            script,
+            None,
+        )
     };
     let info = "fn f() { k8s::info(\"R\", \"m\"); }";
     assert_eq!(posting("", info), ["core events: create", pods]);
     assert_eq!(posting(", posting: {aggregated: true}", info), ["core events: create,patch", pods]);
     assert_eq!(posting(", posting: {enabled: false}", info), [pods]);
     assert_eq!(posting(", posting: {loggers: true}", "fn f() {}"), ["core events: create", pods]);
-    let schedule =
-        |missed: &str| format!("{NO_SCAN}  schedules: [{{id: s, cron: '* * * * *', fn: f, script: main.rhai, missed: {missed}}}]\n");
+    let schedule = |missed: &str| {
+        format!("{NO_SCAN}  schedules: [{{id: s, cron: '* * * * *', fn: f, script: main.rhai, missed: {missed}}}]\n")
+    };
     assert_eq!(rules(&schedule("skip"), "fn f() {}", None), [""; 0]);
     assert_eq!(
         rules(&schedule("once"), "fn f() {}", None),
@@ -130,9 +148,15 @@ fn the_engine_has_the_rights_of_its_own_requests() {
     let canary = format!(
         "  settings: {{scanning: {{disabled: true}}, peering: {{standalone: true}}, posting: {{enabled: false}}, reload: {{canary: {{percent: 5, for: 10m}}}}}}\n{events}"
     );
-    assert_eq!(rules(&canary, "fn f() {}", None), [pods, "default: core pods: get", "default: apps deployments,replicasets: get"]);
+    assert_eq!(
+        rules(&canary, "fn f() {}", None),
+        [pods, "default: core pods: get", "default: apps deployments,replicasets: get"]
+    );
     let startup = format!("{NO_SCAN}  activities: {{startup: [{{fn: g, script: main.rhai}}]}}\n{events}");
-    assert_eq!(rules(&startup, "fn f() {} fn g(settings) { settings.posting.loggers = true; }", None), ["core events: create,patch", pods]);
+    assert_eq!(
+        rules(&startup, "fn f() {} fn g(settings) { settings.posting.loggers = true; }", None),
+        ["core events: create,patch", pods]
+    );
 }
 
 #[test]
@@ -146,7 +170,10 @@ fn each_function_of_scripts_has_the_rights_of_its_requests() {
         ("k8s::exists(\"secrets\", name);", &["core secrets: get"]),
         ("k8s::list(\"secrets\");", &["core secrets: list"]),
         ("k8s::create(#{apiVersion: \"v1\", kind: \"Secret\", metadata: #{name: \"a\"}});", &["core secrets: create"]),
-        ("k8s::update(#{apiVersion: \"v1\", kind: \"Secret\", metadata: #{name: \"a\"}});", &["core secrets (a): update"]),
+        (
+            "k8s::update(#{apiVersion: \"v1\", kind: \"Secret\", metadata: #{name: \"a\"}});",
+            &["core secrets (a): update"],
+        ),
         (
             "k8s::apply(#{apiVersion: \"v1\", kind: \"Secret\", metadata: #{name: \"a\"}});",
             &["core secrets: create", "core secrets (a): patch"],
@@ -197,9 +224,18 @@ fn declared_rules_are_added_with_their_names_and_namespaces() {
         rules(&spec, script, None).into_iter().filter(|line| line != "apps deployments: list,watch").collect::<Vec<_>>()
     };
     assert_eq!(of("{verbs: [get], resources: [secrets, jobs.batch]}"), ["core secrets: get", "batch jobs: get"]);
-    assert_eq!(of("{verbs: [get, create], resources: [v1/Secret], names: [a]}"), ["core secrets: create", "core secrets (a): get"]);
-    assert_eq!(of("{verbs: [get], resources: [secrets], namespaces: [n, m]}"), ["m: core secrets: get", "n: core secrets: get"]);
-    assert_eq!(of("{verbs: ['*'], groups: [batch, ''], resources: [jobs/status]}"), ["core jobs/status: *", "batch jobs/status: *"]);
+    assert_eq!(
+        of("{verbs: [get, create], resources: [v1/Secret], names: [a]}"),
+        ["core secrets: create", "core secrets (a): get"]
+    );
+    assert_eq!(
+        of("{verbs: [get], resources: [secrets], namespaces: [n, m]}"),
+        ["m: core secrets: get", "n: core secrets: get"]
+    );
+    assert_eq!(
+        of("{verbs: ['*'], groups: [batch, ''], resources: [jobs/status]}"),
+        ["core jobs/status: *", "batch jobs/status: *"]
+    );
     assert_eq!(of("{verbs: [get, patch], resources: [deployments.apps/scale]}"), ["apps deployments/scale: get,patch"]);
     assert_eq!(of("{verbs: ['*'], resources: ['*']}"), ["* *: *"]);
 }
@@ -225,7 +261,8 @@ fn a_kind_without_a_known_plural_name_is_reported_with_its_position() {
     let found = needs(&loaded.operators[0], &known_kinds::of(&loaded.operators), &Circumstances::default());
     let [unresolved] = &found.unresolved[..] else { panic!("{:?}", found.unresolved) };
     assert!(
-        unresolved.message.contains("`example.com/v1/Widget`") && (unresolved.place.line, unresolved.place.column) == (1, 15),
+        unresolved.message.contains("`example.com/v1/Widget`")
+            && (unresolved.place.line, unresolved.place.column) == (1, 15),
         "{unresolved:?}"
     );
 }

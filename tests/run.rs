@@ -36,7 +36,8 @@ struct Cluster {
 
 impl Cluster {
     fn start() -> Self {
-        let objects = [object("default", "one"), object("other", "two")].map(|object| object.to_string()).join("\n---\n");
+        let objects =
+            [object("default", "one"), object("other", "two")].map(|object| object.to_string()).join("\n---\n");
         let namespace = r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}"#;
         Self::start_with(&format!("{namespace}\n---\n{objects}"), LIFETIME)
     }
@@ -51,7 +52,9 @@ impl Cluster {
         let folder = TempDir::new().unwrap();
         std::fs::write(folder.path().join("objects.yaml"), objects).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_kopfd"));
-        command.args(["apiserver", "--kubeconfig-out", "kubeconfig", "--apply", "objects.yaml", "--data", "data"]).args(options);
+        command
+            .args(["apiserver", "--kubeconfig-out", "kubeconfig", "--apply", "objects.yaml", "--data", "data"])
+            .args(options);
         command.current_dir(folder.path()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = Process::start_for(&mut command, lifetime);
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
@@ -81,7 +84,11 @@ impl Cluster {
     /// Returns the command `kopfd` without the settings of this machine's user.
     fn kopfd(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kopfd"));
-        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", self.folder.path()).current_dir(self.folder.path());
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", self.folder.path())
+            .current_dir(self.folder.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         command
     }
@@ -95,7 +102,9 @@ struct Api {
 
 impl Api {
     fn send(&self, request: &Request) -> Result<Value, Error> {
-        self.runtime.block_on(self.client.request(request)).map(|response| serde_json::from_slice(&response.body).unwrap())
+        self.runtime
+            .block_on(self.client.request(request))
+            .map(|response| serde_json::from_slice(&response.body).unwrap())
     }
 
     fn create(&self, object: &Value) {
@@ -106,7 +115,8 @@ impl Api {
 
     /// Waits until the operator has stored that it has handled an object.
     fn wait_until_handled(&self, namespace: &str, name: &str) {
-        let is_handled = |found: &Value| found["metadata"]["annotations"]["kopf.zalando.org/last-handled-configuration"].is_string();
+        let is_handled =
+            |found: &Value| found["metadata"]["annotations"]["kopf.zalando.org/last-handled-configuration"].is_string();
         self.wait(&format!("{}/{name}", path(&object(namespace, name))), is_handled);
     }
 
@@ -152,8 +162,7 @@ fn noise(lines: usize) -> String {
 }
 
 /// A script that reports its progress to the test, and never ends.
-const STUCK: &str =
-    "k8s::create(#{apiVersion: \"v1\", kind: \"Secret\", metadata: #{name: \"marker\", namespace: \"default\"}});\nsleep(3600);";
+const STUCK: &str = "k8s::create(#{apiVersion: \"v1\", kind: \"Secret\", metadata: #{name: \"marker\", namespace: \"default\"}});\nsleep(3600);";
 
 #[test]
 fn an_operator_with_an_unread_log_continues_and_counts_lost_lines() {
@@ -174,7 +183,8 @@ fn an_operator_with_an_unread_log_continues_and_counts_lost_lines() {
     assert_eq!(run.wait(LIMIT).code(), Some(0));
     let (written, dropped) = reader.join().unwrap();
     assert!(dropped > 0, "{written} lines were written, and none dropped");
-    // The operator starts, watches, gets the signal, and stops; each handler logs its lines, succeeds, and its cause is processed.
+    // The operator starts, watches, gets the signal, and stops; each handler logs its lines, succeeds, and its cause is
+    // processed.
     assert_eq!(written + dropped, 4 + 3 * (NOISE + 2));
 }
 
@@ -211,7 +221,11 @@ fn a_log_that_is_not_read_does_not_hold_up_the_end() {
     command.args(["dev", "operator.yaml", "--apply", "objects.yaml", "--kubeconfig-out", "dev.kubeconfig"]);
     let mut dev = Process::start(command.stdout(Stdio::piped()));
     let log = dev.stderr.take().unwrap();
-    BufReader::new(dev.stdout.take().unwrap()).lines().map(Result::unwrap).find(|line| line.starts_with("export ")).unwrap();
+    BufReader::new(dev.stdout.take().unwrap())
+        .lines()
+        .map(Result::unwrap)
+        .find(|line| line.starts_with("export "))
+        .unwrap();
     cluster.client_of("dev.kubeconfig").wait_until_handled("default", "one");
     dev.signal("INT");
     assert_eq!(dev.wait(LIMIT).code(), Some(0));
@@ -220,8 +234,12 @@ fn a_log_that_is_not_read_does_not_hold_up_the_end() {
 
 #[test]
 fn a_second_signal_ends_the_process_at_once_even_if_its_log_is_not_read() {
-    let ways =
-        [(String::new(), "TERM", "TERM"), (noise(100), "TERM", "TERM"), (String::new(), "TERM", "INT"), (String::new(), "INT", "INT")];
+    let ways = [
+        (String::new(), "TERM", "TERM"),
+        (noise(100), "TERM", "TERM"),
+        (String::new(), "TERM", "INT"),
+        (String::new(), "INT", "INT"),
+    ];
     for (noise, first, second) in ways {
         let cluster = Cluster::start();
         cluster.write("operator.yaml", &operator("create", &format!("{noise}\n{STUCK}")));
@@ -236,9 +254,15 @@ fn a_second_signal_ends_the_process_at_once_even_if_its_log_is_not_read() {
         if noise.is_empty() {
             let mut printed = String::new();
             log.read_to_string(&mut printed).unwrap();
-            assert!(printed.contains(&format!("Signal SIG{first} is received. The operator is stopping.")), "{printed}");
+            assert!(
+                printed.contains(&format!("Signal SIG{first} is received. The operator is stopping.")),
+                "{printed}"
+            );
             let again = if first == second { "again".to_owned() } else { format!("after SIG{first}") };
-            assert!(printed.contains(&format!("Signal SIG{second} is received {again}. The process ends at once.")), "{printed}");
+            assert!(
+                printed.contains(&format!("Signal SIG{second} is received {again}. The process ends at once.")),
+                "{printed}"
+            );
         }
     }
 }
@@ -246,7 +270,8 @@ fn a_second_signal_ends_the_process_at_once_even_if_its_log_is_not_read() {
 #[test]
 fn an_operator_that_does_not_stop_in_time_is_ended() {
     let cluster = Cluster::start();
-    let limited = operator("create", STUCK).replace("settings: {", "settings: {process: {ultimateExitingTimeout: 1s}, ");
+    let limited =
+        operator("create", STUCK).replace("settings: {", "settings: {process: {ultimateExitingTimeout: 1s}, ");
     cluster.write("operator.yaml", &limited);
     let mut run = Process::start(cluster.kopfd().args(["run", "operator.yaml", "--kubeconfig", "kubeconfig"]));
     let mut log = run.stderr.take().unwrap();
@@ -340,17 +365,28 @@ fn every_line_of_a_json_log_is_an_object_whatever_a_script_logs() {
     let script = "for number in 0..body.data?.len() ?? 0 { logger.info(body.data[`${number}`]); } if name == \"hostile\" { logger.warning(\"warned of all\"); throw body.data[\"0\"]; }";
     cluster.write("operator.yaml", &operator("event", script));
     cluster.client().create(&tested);
-    let printed =
-        logged(&cluster, &["run", "operator.yaml", "--kubeconfig", "kubeconfig", "--log-format", "json", "--log-refkey", "about"], &[]);
-    let lines: Vec<Value> =
-        printed.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))).collect();
-    let messages: Vec<&str> =
-        lines.iter().filter(|line| line["about"]["name"] == "hostile").map(|line| line["message"].as_str().unwrap()).collect();
+    let printed = logged(
+        &cluster,
+        &["run", "operator.yaml", "--kubeconfig", "kubeconfig", "--log-format", "json", "--log-refkey", "about"],
+        &[],
+    );
+    let lines: Vec<Value> = printed
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}")))
+        .collect();
+    let messages: Vec<&str> = lines
+        .iter()
+        .filter(|line| line["about"]["name"] == "hostile")
+        .map(|line| line["message"].as_str().unwrap())
+        .collect();
     for text in texts {
         assert!(messages.contains(&text), "{text:?} is not in {messages:#?}");
     }
-    let revisions: BTreeSet<&str> =
-        lines.iter().filter(|line| line["about"]["name"] == "hostile").map(|line| line["revision"].as_str().unwrap_or_default()).collect();
+    let revisions: BTreeSet<&str> = lines
+        .iter()
+        .filter(|line| line["about"]["name"] == "hostile")
+        .map(|line| line["revision"].as_str().unwrap_or_default())
+        .collect();
     assert!(revisions.len() == 1 && revisions.iter().all(|revision| revision.len() == 12), "{revisions:?}");
 }
 
@@ -396,7 +432,8 @@ fn manifests_and_the_cluster_follow_the_options_and_the_environment() {
         assert_eq!(output.status.code(), Some(2));
         let printed = String::from_utf8(output.stderr).unwrap();
         assert!(
-            printed.starts_with("error: ") && printed.contains("--config FILE|DIR") | printed.contains("`kopfd run operator.yaml`"),
+            printed.starts_with("error: ")
+                && printed.contains("--config FILE|DIR") | printed.contains("`kopfd run operator.yaml`"),
             "{printed}"
         );
     }
@@ -417,8 +454,10 @@ fn namespaces_follow_the_options_or_the_environment() {
     for ((options, environment), scopes) in ways {
         let arguments = [&["run", "operator.yaml", "--kubeconfig", "kubeconfig"], options].concat();
         let printed = logged(&cluster, &arguments, environment);
-        let watched: BTreeSet<&str> =
-            printed.lines().filter_map(|line| line.split_once("watches configmaps.v1 in ")?.1.strip_suffix('.')).collect();
+        let watched: BTreeSet<&str> = printed
+            .lines()
+            .filter_map(|line| line.split_once("watches configmaps.v1 in ")?.1.strip_suffix('.'))
+            .collect();
         assert_eq!(watched, scopes.iter().copied().collect(), "{arguments:?} {environment:?}:\n{printed}");
     }
     let mut command = cluster.kopfd();
@@ -450,7 +489,11 @@ fn the_log_follows_the_options_or_the_environment() {
         ((&["--log-format", "json", "--log-refkey", "k8s"], &[]), &[r#""k8s":{"#], &[r#""object":{"#]),
         ((&["--log-format=json"], &[("KOPFD_LOG_REFKEY", "k8s")]), &[r#""k8s":{"#], &[r#""object":{"#]),
         ((&["--log-format", "json", "--log-prefix"], &[]), &[r#""message":"[default/one] warned of one","#], &[]),
-        ((&["--log-format", "json"], &[("KOPFD_LOG_PREFIX", "true")]), &[r#""message":"[default/one] warned of one","#], &[]),
+        (
+            (&["--log-format", "json"], &[("KOPFD_LOG_PREFIX", "true")]),
+            &[r#""message":"[default/one] warned of one","#],
+            &[],
+        ),
         ((&["--log-format", "plain", "--log-prefix=false"], &[]), &["\nwarned of one\n"], &[]),
         ((&["--log-format", "plain"], &[("KOPFD_LOG_PREFIX", "false")]), &["\nwarned of one\n"], &[]),
         ((&["--log-format", "plain", "--no-log-prefix"], &[]), &["\nwarned of one\n"], &[]),
@@ -484,7 +527,8 @@ fn the_files_of_the_embedded_server_are_its_owners_and_it_listens_on_loopback() 
     assert!(listening.iter().all(std::net::IpAddr::is_loopback), "{listening:?}");
 }
 
-/// Options and variables of the embedded server, and the address and the port that it takes; any free port if there is none.
+/// Options and variables of the embedded server, and the address and the port that it takes; any free port if there is
+/// none.
 type Listening<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str, Option<&'a str>);
 
 #[test]
@@ -504,11 +548,18 @@ fn the_embedded_server_follows_its_options_or_the_environment() {
     ];
     for (options, environment, address, port) in ways {
         let mut command = cluster.kopfd();
-        command.args(["apiserver", "--kubeconfig-out", "second.kubeconfig"]).args(options).envs(environment.iter().copied());
+        command
+            .args(["apiserver", "--kubeconfig-out", "second.kubeconfig"])
+            .args(options)
+            .envs(environment.iter().copied());
         let mut server = Process::start(command.stdout(Stdio::piped()));
         let mut line = String::new();
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let told = line.trim_end().strip_prefix("The API server listens on https://").and_then(|rest| rest.strip_suffix('.')).unwrap();
+        let told = line
+            .trim_end()
+            .strip_prefix("The API server listens on https://")
+            .and_then(|rest| rest.strip_suffix('.'))
+            .unwrap();
         let (told_address, told_port) = told.rsplit_once(':').unwrap();
         assert_eq!(told_address, address, "{options:?} {environment:?}");
         assert!(port.is_none_or(|port| told_port == port), "{options:?} {environment:?}: {told}");
@@ -520,8 +571,9 @@ fn the_embedded_server_follows_its_options_or_the_environment() {
 fn listeners(process: u32) -> Vec<std::net::IpAddr> {
     let open = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap();
     let targets = open.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
-    let sockets: BTreeSet<String> =
-        targets.filter_map(|target| Some(target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())).collect();
+    let sockets: BTreeSet<String> = targets
+        .filter_map(|target| Some(target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
+        .collect();
     let mut found = Vec::new();
     for table in ["tcp", "tcp6"] {
         let text = std::fs::read_to_string(format!("/proc/{process}/net/{table}")).unwrap_or_default();
@@ -549,7 +601,9 @@ fn address(hex: &str) -> std::net::IpAddr {
 /// Starts the operator of `operator.yaml` with its endpoints. Returns their address, and the thread that reads the log.
 fn probed(cluster: &Cluster) -> (Process, String, std::thread::JoinHandle<usize>) {
     let mut command = cluster.kopfd();
-    command.args(["run", "operator.yaml", "--kubeconfig", "kubeconfig"]).env("KOPFD_LIVENESS", "http://127.0.0.1:0/healthz");
+    command
+        .args(["run", "operator.yaml", "--kubeconfig", "kubeconfig"])
+        .env("KOPFD_LIVENESS", "http://127.0.0.1:0/healthz");
     let mut run = Process::start(&mut command);
     let mut lines = BufReader::new(run.stderr.take().unwrap()).lines().map(Result::unwrap);
     let told = lines.find(|line| line.contains("Probes are answered at")).unwrap();
@@ -573,13 +627,17 @@ fn an_operator_is_not_ready_before_its_indexes_are_filled() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!((state().0, ask(&address, "GET", "/livez").0), (503, 200));
-    cluster.client().create(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "default", "name": "go"}}));
+    cluster
+        .client()
+        .create(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "default", "name": "go"}}));
     while state().0 != 200 {
         assert!(began.elapsed() < LIMIT, "{}", state().1);
         std::thread::sleep(Duration::from_millis(20));
     }
     cluster.client().wait_until_handled("default", "one");
-    assert!(ask(&address, "GET", "/metrics").1.contains("kopfd_index_objects{operator=\"tested\",index=\"names\"} 2\n"));
+    assert!(
+        ask(&address, "GET", "/metrics").1.contains("kopfd_index_objects{operator=\"tested\",index=\"names\"} 2\n")
+    );
     run.signal("TERM");
     assert_eq!(run.wait(LIMIT).code(), Some(0));
     log.join().unwrap();
@@ -635,7 +693,10 @@ fn a_liveness_url_that_cannot_be_used_ends_the_command() {
     let invalid = output(cluster.kopfd().args(arguments).arg("https://127.0.0.1:1/healthz"));
     assert_eq!(invalid.status.code(), Some(2));
     let printed = String::from_utf8(invalid.stderr).unwrap();
-    assert!(printed.contains("expected a URL that begins with http://, such as http://0.0.0.0:8080/healthz"), "{printed}");
+    assert!(
+        printed.contains("expected a URL that begins with http://, such as http://0.0.0.0:8080/healthz"),
+        "{printed}"
+    );
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/healthz", taken.local_addr().unwrap());
     let failed = output(cluster.kopfd().args(arguments).arg(&url));

@@ -1,4 +1,5 @@
-//! `kopfd test` and its scenarios: all examples pass, the same seed gives the same timeline, and failures are reported clearly.
+//! `kopfd test` and its scenarios: all examples pass, the same seed gives the same timeline, and failures are reported
+//! clearly.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 
@@ -79,7 +80,9 @@ fn the_same_seed_gives_the_same_timeline() {
     let all = scenarios(&root().join("examples"));
     let chosen: Vec<_> = all
         .iter()
-        .filter(|one| ["a full life cycle", "every event", "a database is deleted"].iter().any(|name| one.name.starts_with(name)))
+        .filter(|one| {
+            ["a full life cycle", "every event", "a database is deleted"].iter().any(|name| one.name.starts_with(name))
+        })
         .collect();
     assert_eq!(chosen.len(), 3);
     for one in chosen {
@@ -94,8 +97,10 @@ fn the_same_seed_gives_the_same_timeline() {
 /// Compares the outputs for all files of a folder with their snapshots.
 fn outputs(folder: &str) {
     let place = root().join("tests/scenarios");
-    let mut names: Vec<String> =
-        std::fs::read_dir(place.join(folder)).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<String> = std::fs::read_dir(place.join(folder))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     let failed: Vec<&String> = names
         .iter()
@@ -173,7 +178,8 @@ fn differences_that_cannot_be_updated_are_kept_and_reported() {
             operator.display()
         )
     };
-    let before = file_with("            - on_update#0 # the first\n            # the second\n            - on_update#1\n");
+    let before =
+        file_with("            - on_update#0 # the first\n            # the second\n            - on_update#1\n");
     std::fs::write(&file, &before).unwrap();
     let output = kopfd(folder.path(), &["life.yaml", "--update"]);
     assert_eq!(output.status.code(), Some(1), "{}", printed(&output));
@@ -229,7 +235,8 @@ fn a_livelock_is_found_soon() {
 #[test]
 fn a_disturbed_run_that_never_settles_is_reported_once_with_its_time_limit() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("operator.yaml"), OPERATOR.replace("fn: count", "fn: claim, backoff: 1h")).unwrap();
+    std::fs::write(folder.path().join("operator.yaml"), OPERATOR.replace("fn: count", "fn: claim, backoff: 1h"))
+        .unwrap();
     std::fs::write(folder.path().join("code.rhai"), CLAIM).unwrap();
     std::fs::write(folder.path().join("claiming.yaml"), CLAIMING).unwrap();
     let output = kopfd(folder.path(), &["--seeds", "60"]);
@@ -239,7 +246,10 @@ fn a_disturbed_run_that_never_settles_is_reported_once_with_its_time_limit() {
     let unsettled: Vec<&&str> = failed.iter().filter(|one| one.contains("not settled ")).collect();
     assert!(!unsettled.is_empty(), "{all}");
     for one in unsettled {
-        assert!(one.contains("error: not settled within 24h: `claim` is scheduled again for ConfigMap default/one at "), "{one}");
+        assert!(
+            one.contains("error: not settled within 24h: `claim` is scheduled again for ConfigMap default/one at "),
+            "{one}"
+        );
         assert_eq!(one.lines().filter(|line| line.starts_with("error: ")).count(), 1, "{one}");
     }
 }
@@ -248,7 +258,10 @@ fn a_disturbed_run_that_never_settles_is_reported_once_with_its_time_limit() {
 fn scenarios_are_found_and_chosen() {
     let folder = root().join("examples");
     let output = kopfd(&folder, &["--filter", "a full life cycle"]);
-    assert_eq!(text(&output.stdout), "ok    05-handlers/scenarios/life.yaml: a full life cycle (3605.0s)\n1 scenario passed\n");
+    assert_eq!(
+        text(&output.stdout),
+        "ok    05-handlers/scenarios/life.yaml: a full life cycle (3605.0s)\n1 scenario passed\n"
+    );
     assert_eq!(kopfd(&folder, &["--filter", "nothing of the sort"]).status.code(), Some(1));
     assert_eq!(kopfd(&folder, &["--output", "xml"]).status.code(), Some(2));
     let empty = tempfile::tempdir().unwrap();
@@ -285,7 +298,8 @@ fn seeds_stop_after_five_that_fail_and_end_with_a_list() {
     let all = text(&kopfd(folder.path(), &["--seeds", "1000"]).stdout);
     assert_eq!(all.matches("Run it again: ").count(), 5, "{all}");
     let end: Vec<&str> = all.lines().rev().take(2).collect();
-    let (listed, rest) = end[1].strip_prefix("FAIL  counting.yaml: it counts: seeds ").unwrap().split_once("; ").unwrap();
+    let (listed, rest) =
+        end[1].strip_prefix("FAIL  counting.yaml: it counts: seeds ").unwrap().split_once("; ").unwrap();
     let seeds: Vec<u64> = listed.split(", ").map(|seed| seed.parse().unwrap()).collect();
     let run = seeds[4] + 1;
     assert_eq!(seeds.len(), 5, "{}", end[1]);

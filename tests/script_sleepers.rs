@@ -23,8 +23,8 @@ use super::world::{Operator, World};
 
 const SLEEPERS: usize = 10_000;
 
-/// Memory limit of each, in kilobytes: unoptimised, its stack has six touched pages, 24 kB, and its call, scope and object take 13 kB of
-/// the heap. One more page of stack is too much.
+/// Memory limit of each, in kilobytes: unoptimised, its stack has six touched pages, 24 kB, and its call, scope and
+/// object take 13 kB of the heap. One more page of stack is too much.
 const MAX_BYTES_EACH: usize = 40;
 
 /// Returns the resident memory of the process in megabytes.
@@ -161,7 +161,8 @@ const TYPICAL: Duration = Duration::from_millis(20);
 /// The limit of everything: the machine may be busy.
 const LONGEST: Duration = Duration::from_millis(200);
 
-/// Measures what happens beside a script that spins for a second: the ticks of a timer, the calls of another object, and the events of a watch.
+/// Measures what happens beside a script that spins for a second: the ticks of a timer, the calls of another object,
+/// and the events of a watch.
 async fn check_beside_a_spinning_script(threads: Threads, [spinning, other]: [Arc<str>; 2]) {
     let main = "fn spin() { loop {} } fn ready() { return 1; }";
     // Long enough for many calls and events, however fast the interpreter is.
@@ -191,11 +192,16 @@ async fn check_beside_a_spinning_script(threads: Threads, [spinning, other]: [Ar
     }
     stop.request("the script has ended");
     assert_eq!(watching.finish(Duration::from_secs(5)).await, [""; 0]);
-    for (what, mut delays) in [("ticks of 2 ms", ticks), ("calls", calls), ("events of a watch", std::mem::take(&mut *events.lock()))] {
+    for (what, mut delays) in
+        [("ticks of 2 ms", ticks), ("calls", calls), ("events of a watch", std::mem::take(&mut *events.lock()))]
+    {
         delays.sort();
         assert!(delays.len() > 10, "{threads:?}: {} {what}", delays.len());
         let (typical, longest) = (delays[delays.len() / 2], delays[delays.len() - 1]);
-        assert!(typical < TYPICAL && longest < LONGEST, "{threads:?}: {what}: half of them within {typical:?}, the longest {longest:?}");
+        assert!(
+            typical < TYPICAL && longest < LONGEST,
+            "{threads:?}: {what}: half of them within {typical:?}, the longest {longest:?}"
+        );
     }
 }
 
@@ -210,6 +216,7 @@ fn a_spinning_script_delays_neither_the_other_thread_nor_other_tasks_nor_watches
 fn a_spinning_script_on_the_thread_of_the_engine_gives_way_to_calls_other_tasks_and_watches() {
     let _alone = super::alone();
     // As `kopfd run` with up to two processors.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
     runtime.block_on(check_beside_a_spinning_script(Threads::Current, ["u-1", "u-2"].map(Into::into)));
 }

@@ -62,9 +62,17 @@ const EFFECTS: [(&str, &str, &str); 48] = [
     ),
     ("background.instantExitTimeout", BACKGROUND, "settings_limit_the_wait_for_a_task_that_ends_at_once"),
     ("background.instantExitZeroTimeCycles", BACKGROUND, "settings_limit_the_wait_for_a_task_that_ends_at_once"),
-    ("networking.requestTimeout", SCENARIOS, "a request without an answer is repeated after the request timeout and the back-off"),
+    (
+        "networking.requestTimeout",
+        SCENARIOS,
+        "a request without an answer is repeated after the request timeout and the back-off",
+    ),
     ("networking.connectTimeout", CONNECTIONS, "the_time_for_opening_a_connection_is_a_setting"),
-    ("networking.errorBackoffs", SCENARIOS, "a request without an answer is repeated after the request timeout and the back-off"),
+    (
+        "networking.errorBackoffs",
+        SCENARIOS,
+        "a request without an answer is repeated after the request timeout and the back-off",
+    ),
     ("networking.enforceRetryAfter", REQUESTS, "the_server_may_ask_for_a_longer_pause"),
     ("networking.requests", "tests/scenarios/holding/requests.yaml", "requests beyond the budget wait"),
     ("networking.trustEnv", PROCESSES, "the_proxy_of_the_environment_is_used_only_if_a_setting_allows_it"),
@@ -73,7 +81,11 @@ const EFFECTS: [(&str, &str, &str); 48] = [
     ("persistence.diffbaseStorage", SCENARIOS, "the finalizer and the annotations"),
     ("persistence.secrets", "tests/scenarios/holding/secrets.yaml", "digests stand for the values of a Secret"),
     ("reload.canary", "tests/scenarios/holding/canary.yaml", "a failing revision is rolled back"),
-    ("persistence.consistencyTimeout", "tests/conformance/vectors/scenarios.json", "\"persistence.consistency_timeout\": "),
+    (
+        "persistence.consistencyTimeout",
+        "tests/conformance/vectors/scenarios.json",
+        "\"persistence.consistency_timeout\": ",
+    ),
 ];
 
 #[test]

@@ -1,5 +1,5 @@
-//! Weeks of churn in virtual time: objects with their timers, daemons and entries of indexes, labels, sub-handlers, conditions, revisions of
-//! scripts and kinds appear and vanish, and memory does not grow.
+//! Weeks of churn in virtual time: objects with their timers, daemons and entries of indexes, labels, sub-handlers,
+//! conditions, revisions of scripts and kinds appear and vanish, and memory does not grow.
 //!
 //! `KOPFD_SOAK_OBJECTS` is the number of objects.
 
@@ -15,11 +15,14 @@ use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{self, StreamExt as _};
 use http::{HeaderMap, Request};
 use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
-use kopfd::cluster::{Applied, Client, Confirmation, ConnectionSettings, Error, LoginError, Networking, Seen, Sink, Watcher, Watching};
+use kopfd::cluster::{
+    Applied, Client, Confirmation, ConnectionSettings, Error, LoginError, Networking, Seen, Sink, Watcher, Watching,
+};
 use kopfd::engines::Error as EngineError;
 use kopfd::engines::background::BackgroundOptions;
 use kopfd::engines::{
-    Background, BackgroundTasks, Effects, Environment, EventStream, IndexEvent, Indexer, Indexing, ObjectEvent, Patcher, Readiness, Scripts,
+    Background, BackgroundTasks, Effects, Environment, EventStream, IndexEvent, Indexer, Indexing, ObjectEvent,
+    Patcher, Readiness, Scripts,
 };
 use kopfd::handling::spawning::BackgroundDemand;
 use kopfd::handling::{Handler, Lifecycle};
@@ -189,8 +192,8 @@ impl Login for Memory {
     }
 }
 
-/// Returns the events of one moment: one object is added, an older one no longer matches, and one that stopped matching earlier is
-/// deleted.
+/// Returns the events of one moment: one object is added, an older one no longer matches, and one that stopped matching
+/// earlier is deleted.
 fn lines(round: usize, number: usize, objects: usize) -> Bytes {
     let mut text = String::new();
     let mut line = |kind: &str, number: usize, app: &str| {
@@ -199,7 +202,8 @@ fn lines(round: usize, number: usize, objects: usize) -> Bytes {
             number + 2
         );
         let spec = format!(r#"{{"size":1,"text":"{}"}}"#, "x".repeat(500));
-        let object = format!(r#"{{"apiVersion":"soak.dev/v1","kind":"Thing{round}","metadata":{metadata},"spec":{spec}}}"#);
+        let object =
+            format!(r#"{{"apiVersion":"soak.dev/v1","kind":"Thing{round}","metadata":{metadata},"spec":{spec}}}"#);
         writeln!(text, r#"{{"type":"{kind}","object":{object}}}"#).unwrap();
     };
     if number < objects {
@@ -260,9 +264,11 @@ async fn round(host: Host, number: usize, objects: usize, clock: &Clock) -> (Hos
         preferred: true,
         ..Resource::default()
     };
-    let handlers: Vec<Arc<Handler>> = operator.object_handlers().chain(&operator.indexes).cloned().map(Arc::new).collect();
+    let handlers: Vec<Arc<Handler>> =
+        operator.object_handlers().chain(&operator.indexes).cloned().map(Arc::new).collect();
     let storages = Arc::new(operator.settings.persistence.storages);
-    let served = Arc::new(Served::new(Arc::new(resource.clone()), &handlers, storages, Lifecycle::Asap, Duration::from_mins(1)));
+    let served =
+        Arc::new(Served::new(Arc::new(resource.clone()), &handlers, storages, Lifecycle::Asap, Duration::from_mins(1)));
     let world = Arc::new_cyclic(|world| Soaked {
         host,
         scripts,
@@ -273,7 +279,8 @@ async fn round(host: Host, number: usize, objects: usize, clock: &Clock) -> (Hos
         background: BackgroundTasks::new(Weak::clone(world), background),
         indexer: Indexer::new(Arc::clone(&indexes)),
     });
-    let kind = Arc::new(Kind::new(Arc::clone(&world), served, Arc::new(WorkerSettings::default()), None, Arc::from("soak")));
+    let kind =
+        Arc::new(Kind::new(Arc::clone(&world), served, Arc::new(WorkerSettings::default()), None, Arc::from("soak")));
     let login = Box::new(Memory { round: number, objects });
     let client = Client::with_login(login, Networking::default(), Watching::default(), clock.clone()).await.unwrap();
     let mut watcher = Watcher::new(client, resource, None).unwrap();
@@ -287,14 +294,23 @@ async fn round(host: Host, number: usize, objects: usize, clock: &Clock) -> (Hos
     // A daemon begins once, and a timer has further calls.
     let background_calls = world.background_calls.load(Ordering::Relaxed);
     assert!(background_calls >= 3 * objects, "only {background_calls} calls of timers and daemons");
-    assert_eq!((kind.memories.len(), kind.queues.len(), watcher.len()), (0, 0, 0), "memories, mailboxes, known objects");
+    assert_eq!(
+        (kind.memories.len(), kind.queues.len(), watcher.len()),
+        (0, 0, 0),
+        "memories, mailboxes, known objects"
+    );
     let kept = world.host.kept().await;
     assert_eq!((kept.memos, kept.transforms, kept.generations), (0, 0, 1), "{kept:?}");
     assert!(kept.conditions <= 1_000, "{kept:?}");
     drop((kind, sink, watcher, indexes));
-    let Soaked { host, scripts, patches, background, indexer, .. } = Arc::into_inner(world).expect("all workers and tasks have ended");
+    let Soaked { host, scripts, patches, background, indexer, .. } =
+        Arc::into_inner(world).expect("all workers and tasks have ended");
     drop((scripts, background, indexer));
-    assert_eq!(host.kept().await, kopfd::script::host::MemoryCounts::default(), "a revision that is replaced is dropped");
+    assert_eq!(
+        host.kept().await,
+        kopfd::script::host::MemoryCounts::default(),
+        "a revision that is replaced is dropped"
+    );
     (host, patches.into_inner())
 }
 
@@ -308,7 +324,8 @@ fn resident() -> f64 {
 #[test]
 fn memory_of_deleted_objects_is_freed() {
     let _alone = super::alone();
-    let objects = std::env::var("KOPFD_SOAK_OBJECTS").map_or(OBJECTS, |number| number.parse().expect("a number of objects"));
+    let objects =
+        std::env::var("KOPFD_SOAK_OBJECTS").map_or(OBJECTS, |number| number.parse().expect("a number of objects"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
@@ -321,7 +338,10 @@ fn memory_of_deleted_objects_is_freed() {
             assert!(patches >= objects / ROUNDS, "only {patches} patches");
             residents.push(resident());
         }
-        println!("{objects} objects in {ROUNDS} rounds and {:?}; resident after each: {residents:?} kB", begun.elapsed());
+        println!(
+            "{objects} objects in {ROUNDS} rounds and {:?}; resident after each: {residents:?} kB",
+            begun.elapsed()
+        );
         // The first quarter fills caches and the allocator's pages. Single rounds are a few percent lower.
         let mut second_quarter = residents[ROUNDS / 4..ROUNDS / 2].to_vec();
         second_quarter.sort_by(f64::total_cmp);

@@ -1,5 +1,5 @@
-//! The certificates of webhook servers in virtual time: made ones are replaced before they expire and shared through a Secret, given ones
-//! follow their files.
+//! The certificates of webhook servers in virtual time: made ones are replaced before they expire and shared through a
+//! Secret, given ones follow their files.
 #![expect(clippy::unwrap_used, reason = "these are tests")]
 
 use std::path::Path;
@@ -100,10 +100,14 @@ fn a_made_certificate_is_replaced_before_it_expires_under_the_same_authority() {
 fn replicas_share_the_certificate_in_a_secret_with_all_their_names() {
     in_virtual_time(async {
         let (api, client, clock) = cluster().await;
-        let settings = settings(json!({"secret": {"name": "hooks", "namespace": "default"}, "fileCheckInterval": "6h"}));
+        let settings =
+            settings(json!({"secret": {"name": "hooks", "namespace": "default"}, "fileCheckInterval": "6h"}));
         let one = Replica::start(&settings, "one.svc", (&client, &clock)).await;
         let stored = secret(&api).unwrap();
-        assert_eq!([&stored["type"], &stored["metadata"]["labels"]["app.kubernetes.io/managed-by"]], ["kubernetes.io/tls", "kopfd"]);
+        assert_eq!(
+            [&stored["type"], &stored["metadata"]["labels"]["app.kubernetes.io/managed-by"]],
+            ["kubernetes.io/tls", "kopfd"]
+        );
         let two = Replica::start(&settings, "two.svc", (&client, &clock)).await;
         tokio::time::sleep(Duration::from_hours(7)).await;
         assert_eq!(one.served(), two.served());
@@ -127,7 +131,8 @@ fn replicas_share_the_certificate_in_a_secret_with_all_their_names() {
 fn a_secret_that_is_deleted_or_broken_is_written_again() {
     in_virtual_time(async {
         let (api, client, clock) = cluster().await;
-        let settings = settings(json!({"secret": {"name": "hooks", "namespace": "default"}, "fileCheckInterval": "10s"}));
+        let settings =
+            settings(json!({"secret": {"name": "hooks", "namespace": "default"}, "fileCheckInterval": "10s"}));
         let replica = Replica::start(&settings, "a.svc", (&client, &clock)).await;
         let before = (replica.served(), secret(&api).unwrap()["data"].clone());
         admin_client::send(&api, Method::DELETE, SECRET, None, String::new()).await.unwrap();
@@ -160,11 +165,13 @@ fn a_secret_without_permission_is_an_error_at_the_start_and_a_warning_later() {
         assert_eq!(replica.served(), before);
         // The client tells each failed request besides.
         let told: Vec<String> = messages.lock().clone();
-        let own = told.iter().filter(|line| line.starts_with("The certificate of the webhooks cannot be renewed")).count();
+        let own =
+            told.iter().filter(|line| line.starts_with("The certificate of the webhooks cannot be renewed")).count();
         assert_eq!(own, 1, "{told:?}");
         let opened = Keeper::open(&settings, vec!["a.svc".to_owned()], (&client, "demo"), clock.clone()).await;
         let error = errors::chain(&opened.map(|_| ()).unwrap_err());
-        let expected = "no permission to get the Secret default/hooks: the verbs get, create and update are needed for it";
+        let expected =
+            "no permission to get the Secret default/hooks: the verbs get, create and update are needed for it";
         assert!(error.starts_with(expected), "{error}");
         replica.end().await;
     });
@@ -204,7 +211,10 @@ fn given_files_are_followed_and_a_new_authority_is_told_before_its_certificate_i
         std::fs::write(folder.path().join("ca.crt"), second.pem()).unwrap();
         tokio::time::sleep(Duration::from_secs(6)).await;
         let announced = replica.served();
-        assert_eq!((announced.certificate, announced.authorities.as_deref()), (renewed.certificate, Some(&*(second.pem() + &first.pem()))));
+        assert_eq!(
+            (announced.certificate, announced.authorities.as_deref()),
+            (renewed.certificate, Some(&*(second.pem() + &first.pem())))
+        );
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert!(replica.is_valid("a.svc", &clock));
         let replaced = replica.served();
@@ -223,7 +233,10 @@ fn a_made_certificate_is_valid_for_a_year() {
         let replica = Replica::start(&settings(json!({})), "a.svc", (&client, &clock)).await;
         let ends = replica.served().certificate.not_after().unwrap();
         let left = ends.duration_since(clock.now());
-        assert!(left > SignedDuration::from_hours(365 * 24 - 1) && left <= SignedDuration::from_hours(365 * 24), "{left}");
+        assert!(
+            left > SignedDuration::from_hours(365 * 24 - 1) && left <= SignedDuration::from_hours(365 * 24),
+            "{left}"
+        );
         replica.end().await;
     });
 }

@@ -1,5 +1,5 @@
-//! The webhook configurations of an operator on the embedded server, in virtual time: written, kept true, narrowed; and their match
-//! conditions, as the server evaluates them.
+//! The webhook configurations of an operator on the embedded server, in virtual time: written, kept true, narrowed; and
+//! their match conditions, as the server evaluates them.
 #![expect(clippy::unwrap_used, reason = "these are tests")]
 
 use std::any::Any;
@@ -71,7 +71,13 @@ impl Scripts for NoScripts {
 }
 
 fn kinds(group: &str, plural: &str) -> Arc<BTreeSet<Arc<Resource>>> {
-    let kind = Resource { group: group.into(), version: "v1".into(), plural: plural.into(), preferred: true, ..Resource::default() };
+    let kind = Resource {
+        group: group.into(),
+        version: "v1".into(),
+        plural: plural.into(),
+        preferred: true,
+        ..Resource::default()
+    };
     Arc::new(BTreeSet::from([Arc::new(kind)]))
 }
 
@@ -114,7 +120,8 @@ impl Operator {
         let (stop, mut tasks) = (Stop::new(), Tasks::default());
         let own = stop.clone();
         tasks.spawn("configurations", async move { Box::pin(configurations.run(own)).await });
-        let operator = Self { api: api.clone(), revisions, kinds, address, unwritten: Arc::downgrade(&unwritten), stop, tasks };
+        let operator =
+            Self { api: api.clone(), revisions, kinds, address, unwritten: Arc::downgrade(&unwritten), stop, tasks };
         pause(1).await;
         operator
     }
@@ -141,7 +148,8 @@ impl Operator {
 
     /// Returns the addresses of the validating webhooks.
     fn urls(&self) -> Option<Vec<String>> {
-        let webhooks = self.configuration("validatingwebhookconfigurations")?["webhooks"].as_array().cloned().unwrap_or_default();
+        let webhooks =
+            self.configuration("validatingwebhookconfigurations")?["webhooks"].as_array().cloned().unwrap_or_default();
         Some(webhooks.iter().map(|webhook| webhook["clientConfig"]["url"].as_str().unwrap().to_owned()).collect())
     }
 
@@ -152,15 +160,17 @@ impl Operator {
     }
 
     fn fail(&self, verb: &str, status: u16, times: Option<u64>) {
-        let matching = Match { verb: verb.into(), resource: Some("validatingwebhookconfigurations".into()), ..Match::default() };
+        let matching =
+            Match { verb: verb.into(), resource: Some("validatingwebhookconfigurations".into()), ..Match::default() };
         self.api.add_fault(Rule { times, ..Rule::new(matching, Action::status(status)) });
     }
 
     /// Returns the verbs of the requests that changed the validating configuration.
     fn writes(&self) -> Vec<String> {
         let requests = self.api.requests();
-        let own =
-            requests.iter().filter(|request| request.resource.starts_with("validating") && !["list", "watch"].contains(&&*request.verb));
+        let own = requests.iter().filter(|request| {
+            request.resource.starts_with("validating") && !["list", "watch"].contains(&&*request.verb)
+        });
         own.map(|request| request.verb.clone()).collect()
     }
 
@@ -301,7 +311,8 @@ fn a_configuration_of_another_operator_is_taken_over() {
 fn missing_permissions_end_the_operator_with_a_readable_error() {
     in_virtual_time(async {
         let (api, clock) = api_server(None);
-        let matching = Match { verb: "create".into(), resource: Some("mutatingwebhookconfigurations".into()), ..Match::default() };
+        let matching =
+            Match { verb: "create".into(), resource: Some("mutatingwebhookconfigurations".into()), ..Match::default() };
         api.add_fault(Rule::new(matching, Action::status(403)));
         let mut operator = Operator::on(&api, &clock, vec![webhook("a")], Naming::Kopf).await;
         operator.discover().await;
@@ -317,7 +328,10 @@ fn a_refused_name_ends_the_operator_and_an_automatic_one_is_never_refused() {
     in_virtual_time(async {
         let mut operator = Operator::discovered(vec![webhook("Fn")]).await;
         let error = operator.ended().await.unwrap_err();
-        assert!(error.starts_with("failed to patch the ValidatingWebhookConfiguration \"demo.example.com\": HTTP 422"), "{error}");
+        assert!(
+            error.starts_with("failed to patch the ValidatingWebhookConfiguration \"demo.example.com\": HTTP 422"),
+            "{error}"
+        );
         let (api, clock) = api_server(None);
         let operator = Operator::on(&api, &clock, vec![webhook("Fn"), webhook("fn")], Naming::Valid).await;
         operator.discover().await;
@@ -340,7 +354,11 @@ fn temporary_failures_delay_the_configuration() {
         assert_eq!(operator.urls().unwrap(), ["https://b/a"]);
         // The client tells each failed request besides.
         let told: Vec<String> = messages.lock().clone();
-        assert_eq!(told.iter().filter(|line| line.starts_with("Failed to patch the Validating")).count(), 2, "{told:?}");
+        assert_eq!(
+            told.iter().filter(|line| line.starts_with("Failed to patch the Validating")).count(),
+            2,
+            "{told:?}"
+        );
         operator.end().await.unwrap();
     });
 }
@@ -359,8 +377,7 @@ fn without_the_permission_to_watch_changes_by_others_are_not_noticed_and_that_is
         operator.send(Method::PATCH, json!({"webhooks": []})).await;
         pause(100).await;
         assert_eq!(operator.urls().unwrap(), [""; 0]);
-        let told =
-            "Not enough permissions to watch the ValidatingWebhookConfiguration 'demo.example.com'. Changes by others are not noticed.";
+        let told = "Not enough permissions to watch the ValidatingWebhookConfiguration 'demo.example.com'. Changes by others are not noticed.";
         assert_eq!(messages.lock().iter().filter(|line| *line == told).count(), 1, "{messages:?}");
         operator.end().await.unwrap();
     });
@@ -374,7 +391,9 @@ fn a_deletion_of_a_missing_configuration_at_the_end_is_no_failure() {
         operator.end().await.unwrap();
         let operator = Operator::discovered(vec![webhook("a")]).await;
         operator.fail("patch", 403, None);
-        assert!(operator.end().await.unwrap_err().starts_with("no permission to patch validatingwebhookconfigurations"));
+        assert!(
+            operator.end().await.unwrap_err().starts_with("no permission to patch validatingwebhookconfigurations")
+        );
     });
 }
 
@@ -384,8 +403,7 @@ async fn reviewed(field: Option<FieldPath>, filters: Filters, objects: &[Value])
     let noted = Arc::clone(&seen);
     let hook: Hook = Arc::new(move |_, review| {
         let request = &review["request"];
-        let allowed =
-            json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {"uid": request["uid"], "allowed": true}});
+        let allowed = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {"uid": request["uid"], "allowed": true}});
         noted.lock().push(format!("{} {}", request["operation"].as_str()?, request["name"].as_str()?));
         Some(Box::pin(async move { Ok(allowed) }))
     });
@@ -439,8 +457,7 @@ fn things() -> Vec<Value> {
         ("map", json!({"a": 1})),
         ("null", json!(null)),
     ];
-    let thing =
-        |name: &str, spec: Value| json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}, "spec": spec});
+    let thing = |name: &str, spec: Value| json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}, "spec": spec});
     let mut things: Vec<Value> = values.iter().map(|(name, value)| thing(name, json!({"x": value}))).collect();
     things.extend([thing("absent", json!({})), thing("scalar", json!(5)), thing("array", json!(["x"]))]);
     let mut bare = thing("bare", json!({}));
@@ -468,7 +485,8 @@ fn conditions_of_fields_call_the_webhook_exactly_for_the_objects_that_pass_the_f
     for matcher in matchers {
         let field = FieldPath::dotted("spec.x");
         let filters = Filters { value: matcher, ..Filters::default() };
-        let handler = Handler { field: Some(field.clone()), filters: filters.clone(), ..Handler::simple("fn", On::Review) };
+        let handler =
+            Handler { field: Some(field.clone()), filters: filters.clone(), ..Handler::simple("fn", On::Review) };
         let passes = |thing: &Value| {
             let body = kopfd::object::Body::from(thing.clone());
             let view = kopfd::handling::filter::View { body: &body, change: None };

@@ -61,14 +61,24 @@ fn definition() -> Value {
 
 fn revision(conversions: &[&str]) -> Arc<ReviewRevision> {
     let selectors = || vec![Selector::parse(NAME).unwrap()];
-    let conversions = conversions.iter().map(|id| Handler { selectors: selectors(), ..Handler::simple(id, On::Conversion) }).collect();
+    let conversions = conversions
+        .iter()
+        .map(|id| Handler { selectors: selectors(), ..Handler::simple(id, On::Conversion) })
+        .collect();
     Arc::new(ReviewRevision { scripts: Arc::new(NoScripts), webhooks: Vec::new(), conversions })
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the kinds of an operator that has discovered them")]
 fn known() -> WebhookKinds {
     let (group, version) = ("ex.dev".into(), "v1".into());
-    let kind = Resource { group, version, plural: "things".into(), kind: "Thing".into(), preferred: true, ..Resource::default() };
+    let kind = Resource {
+        group,
+        version,
+        plural: "things".into(),
+        kind: "Thing".into(),
+        preferred: true,
+        ..Resource::default()
+    };
     Some(Arc::new(BTreeSet::from([Arc::new(kind)])))
 }
 
@@ -163,7 +173,8 @@ fn the_address_replaces_another_one_and_stays_at_the_end() {
         pause(1).await;
         assert_eq!(operator.unwritten.strong_count(), 0);
         let config = json!({"url": "https://a/convert", "caBundle": "Q0E="});
-        let written = json!({"strategy": "Webhook", "webhook": {"clientConfig": config, "conversionReviewVersions": ["v1"]}});
+        let written =
+            json!({"strategy": "Webhook", "webhook": {"clientConfig": config, "conversionReviewVersions": ["v1"]}});
         assert_eq!(operator.conversion().unwrap(), written);
         operator.address.send_replace(at("https://b"));
         pause(1).await;
@@ -223,7 +234,8 @@ fn a_removed_function_leaves_the_definition_with_a_warning_and_a_renamed_one_is_
 #[test]
 fn a_missing_permission_ends_the_operator_and_an_outage_only_delays_the_patch() {
     in_virtual_time(async {
-        let matching = || Match { verb: "patch".into(), resource: Some("customresourcedefinitions".into()), ..Match::default() };
+        let matching =
+            || Match { verb: "patch".into(), resource: Some("customresourcedefinitions".into()), ..Match::default() };
         let operator = Operator::new(&["convert"]).await;
         operator.api.add_fault(Rule { times: Some(2), ..Rule::new(matching(), Action::status(500)) });
         operator.kinds.send_replace(known());

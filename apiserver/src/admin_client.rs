@@ -63,12 +63,17 @@ impl ObjectHandle {
     }
 }
 
-/// Finds an object by the name of its resource, as kubectl accepts it, and its own name. Without a namespace, all are searched; if the
-/// object does not exist, its key is in the default namespace.
+/// Finds an object by the name of its resource, as kubectl accepts it, and its own name. Without a namespace, all are
+/// searched; if the object does not exist, its key is in the default namespace.
 ///
 /// # Errors
 /// If there is no such resource, or several objects match.
-pub fn find(server: &ApiServer, resource: &str, name: &str, namespace: Option<&str>) -> Result<ObjectHandle, FindError> {
+pub fn find(
+    server: &ApiServer,
+    resource: &str,
+    name: &str,
+    namespace: Option<&str>,
+) -> Result<ObjectHandle, FindError> {
     let registry = server.registry();
     let served = registry.all().filter(|served| has_name(served, resource)).max_by_key(|served| {
         // Of several versions, the storage version.
@@ -123,7 +128,8 @@ pub async fn patch(
 /// # Errors
 /// If the server does not accept it.
 pub async fn delete(server: &ApiServer, object: &ObjectHandle, propagation: Option<&str>) -> Result<(), Refused> {
-    let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation.unwrap_or("Background")});
+    let options =
+        json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation.unwrap_or("Background")});
     send(server, Method::DELETE, &object.path(), Some("application/json"), options.to_string()).await
 }
 
@@ -161,14 +167,16 @@ impl Answered {
 /// Sends a request of a user.
 pub async fn ask(server: &ApiServer, user: User, asking: Asking) -> Answered {
     let Asking { method, path, media, body } = asking;
-    let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, media).body(Bytes::from(body));
+    let request =
+        Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, media).body(Bytes::from(body));
     let request = match request {
         Ok(request) => request,
         Err(error) => return Answered { code: 0, warnings: Vec::new(), body: json!({"message": error.to_string()}) },
     };
     let response = server.answer_as(user, request).await;
     let code = response.status().as_u16();
-    let warnings = response.headers().get_all(header::WARNING).iter().filter_map(|value| warning(value.to_str().ok()?)).collect();
+    let warnings =
+        response.headers().get_all(header::WARNING).iter().filter_map(|value| warning(value.to_str().ok()?)).collect();
     let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     Answered { code, warnings, body: serde_json::from_slice(&body).unwrap_or_default() }
 }
@@ -188,7 +196,13 @@ fn warning(header: &str) -> Option<String> {
 ///
 /// # Errors
 /// If the server does not accept it.
-pub async fn send(server: &ApiServer, method: Method, path: &str, media: Option<&str>, body: String) -> Result<(), Refused> {
+pub async fn send(
+    server: &ApiServer,
+    method: Method,
+    path: &str,
+    media: Option<&str>,
+    body: String,
+) -> Result<(), Refused> {
     let mut request = Request::builder().method(method).uri(path);
     if let Some(media) = media {
         request = request.header(header::CONTENT_TYPE, media);
@@ -208,6 +222,14 @@ pub async fn send(server: &ApiServer, method: Method, path: &str, media: Option<
 /// Returns the path of an object.
 pub fn path(served: &ServedKind, namespace: &str, name: &str) -> String {
     let kind = &served.kind;
-    let root = if kind.group.is_empty() { format!("/api/{}", kind.version) } else { format!("/apis/{}/{}", kind.group, kind.version) };
-    if kind.namespaced { format!("{root}/namespaces/{namespace}/{}/{name}", kind.plural) } else { format!("{root}/{}/{name}", kind.plural) }
+    let root = if kind.group.is_empty() {
+        format!("/api/{}", kind.version)
+    } else {
+        format!("/apis/{}/{}", kind.group, kind.version)
+    };
+    if kind.namespaced {
+        format!("{root}/namespaces/{namespace}/{}/{name}", kind.plural)
+    } else {
+        format!("{root}/{}/{name}", kind.plural)
+    }
 }

@@ -32,7 +32,8 @@ pub struct Admitted {
 
 /// Calls the mutating webhooks one after another, in the order of the names of their configurations.
 ///
-/// `unique` returns ids for the calls. A webhook with `reinvocationPolicy: IfNeeded` is called again if a later one changed the object.
+/// `unique` returns ids for the calls. A webhook with `reinvocationPolicy: IfNeeded` is called again if a later one
+/// changed the object.
 pub async fn mutate<C: CallWebhook>(
     client: &C,
     configurations: &[&Value],
@@ -87,7 +88,8 @@ pub async fn validate<C: CallWebhook>(
 ///
 /// # Errors
 ///
-/// 400 for a dry run through a webhook with side effects; 403 for a condition that cannot be evaluated, unless failures are ignored.
+/// 400 for a dry run through a webhook with side effects; 403 for a condition that cannot be evaluated, unless failures
+/// are ignored.
 pub fn is_called(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<bool, ApiError> {
     if !matching::is_for(webhook, attributes) {
         return Ok(false);
@@ -116,7 +118,9 @@ async fn ask<C: CallWebhook>(
         Ok(answer) => Ok(Some(answer)),
         Err(WebhookError::Refused(failure)) => Err(failure),
         Err(WebhookError::Failed(_)) if webhook.ignores_failures => Ok(None),
-        Err(WebhookError::Failed(text)) => Err(ApiError::internal(format!("failed calling webhook {:?}: {text}", webhook.name))),
+        Err(WebhookError::Failed(text)) => {
+            Err(ApiError::internal(format!("failed calling webhook {:?}: {text}", webhook.name)))
+        }
     }
 }
 

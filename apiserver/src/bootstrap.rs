@@ -57,8 +57,9 @@ struct InitialObject {
 
 /// Returns the objects in the order in which they can be applied.
 fn ordered(objects: Vec<Value>) -> Vec<InitialObject> {
-    let parts =
-        |(position, object)| items(object).into_iter().map(move |object| InitialObject { position, object, follows_definitions: false });
+    let parts = |(position, object)| {
+        items(object).into_iter().map(move |object| InitialObject { position, object, follows_definitions: false })
+    };
     let mut all: Vec<InitialObject> = objects.into_iter().enumerate().flat_map(parts).collect();
     all.sort_by_key(|initial| match initial.object["kind"].as_str() {
         Some("CustomResourceDefinition") => 0,
@@ -91,12 +92,15 @@ pub fn items(object: Value) -> Vec<Value> {
 async fn apply_one(server: &ApiServer, object: Value) -> Result<(), Refused> {
     let (path, object) = path_of(server, object)?;
     let path = format!("{path}?fieldManager={NAME}&force=true");
-    let sent = admin_client::send(server, Method::PATCH, &path, Some("application/apply-patch+yaml"), object.to_string()).await;
+    let sent =
+        admin_client::send(server, Method::PATCH, &path, Some("application/apply-patch+yaml"), object.to_string())
+            .await;
     sent.map_err(|refused| refusal(&object, refused.message))
 }
 
 fn refusal(object: &Value, message: String) -> Refused {
-    let (kind, name) = (object["kind"].as_str().unwrap_or_default(), object["metadata"]["name"].as_str().unwrap_or_default());
+    let (kind, name) =
+        (object["kind"].as_str().unwrap_or_default(), object["metadata"]["name"].as_str().unwrap_or_default());
     Refused { object: format!("{kind} {name:?}"), message, position: 0, is_unknown: false }
 }
 
@@ -108,9 +112,10 @@ pub fn path_of(server: &ApiServer, mut object: Value) -> Result<(String, Value),
     let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
     let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
     let registry = server.registry();
-    let served = registry
-        .by_kind(&version, &kind)
-        .ok_or_else(|| Refused { is_unknown: true, ..refusal(&object, format!("there is no such kind in {version:?}")) })?;
+    let served = registry.by_kind(&version, &kind).ok_or_else(|| Refused {
+        is_unknown: true,
+        ..refusal(&object, format!("there is no such kind in {version:?}"))
+    })?;
     if served.kind.namespaced && object["metadata"]["namespace"].as_str().is_none_or(str::is_empty) {
         object["metadata"]["namespace"] = "default".into();
     }

@@ -1,6 +1,7 @@
 //! The expressions of Kubernetes (CEL): compiled with static types, estimated, and evaluated within a budget.
 //!
-//! The parser is the crate `cel`; types, functions and costs are those of Kubernetes 1.36. Independent of schemas and requests.
+//! The parser is the crate `cel`; types, functions and costs are those of Kubernetes 1.36. Independent of schemas and
+//! requests.
 
 mod ast;
 mod checker;

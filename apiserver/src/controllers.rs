@@ -20,7 +20,8 @@ pub(crate) fn create_namespaces(api: &Api) {
     for name in PROTECTED_NAMESPACES {
         if api.read(&namespaces(), &(String::new(), (*name).to_owned())).is_none() {
             // There are no webhooks yet to wait for.
-            writes::create(api, &served, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).now_or_never();
+            writes::create(api, &served, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
+                .now_or_never();
         }
     }
 }

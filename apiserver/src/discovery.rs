@@ -38,7 +38,9 @@ pub(crate) fn answer(registry: &Registry, path: &Path, query: &Query, text: &str
 
 fn other(registry: &Registry, query: &Query, path: &str) -> Reply {
     match path {
-        "" => Reply::object(json!({"paths": ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]})),
+        "" => Reply::object(
+            json!({"paths": ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]}),
+        ),
         "/version" => Reply::object(version()),
         "/healthz" | "/livez" | "/readyz" if query.is_on("verbose") => {
             let lines: Vec<String> = CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
@@ -66,7 +68,10 @@ fn openapi_index(registry: &Registry) -> Value {
 fn openapi_of(registry: &Registry, below: &str) -> Reply {
     let kinds: Vec<Kind> = registry.all().map(|served| served.kind.clone()).collect();
     let found = kinds.iter().find(|kind| openapi::path_of(&kind.group, &kind.version) == below);
-    found.map_or_else(|| Reply::text(404, ""), |kind| Reply::object(openapi::document(&kind.group, &kind.version, &kinds)))
+    found.map_or_else(
+        || Reply::text(404, ""),
+        |kind| Reply::object(openapi::document(&kind.group, &kind.version, &kinds)),
+    )
 }
 
 fn group(name: &str, versions: &[String]) -> Value {
@@ -107,7 +112,8 @@ fn resource(served: &ServedKind) -> Vec<Value> {
     let mut below = |name: &str, sub_kind: Option<&str>, verbs: &[&str]| {
         let full = format!("{}/{name}", kind.plural);
         let shown = sub_kind.unwrap_or(&kind.kind);
-        let mut entry = json!({"name": full, "singularName": "", "namespaced": kind.namespaced, "kind": shown, "verbs": verbs});
+        let mut entry =
+            json!({"name": full, "singularName": "", "namespaced": kind.namespaced, "kind": shown, "verbs": verbs});
         // The kind of a subresource may be of another group.
         let foreign = match shown {
             "Scale" => Some(("autoscaling", "v1")),

@@ -1,7 +1,7 @@
 //! Fault injection: rules that select requests and their faults.
 //!
-//! The same rules and the same requests in the same order give the same faults: randomness comes from the seeds of the rules, time from
-//! the requests. Each firing is recorded. The server applies the faults.
+//! The same rules and the same requests in the same order give the same faults: randomness comes from the seeds of the
+//! rules, time from the requests. Each firing is recorded. The server applies the faults.
 
 pub mod action;
 pub mod injection;
@@ -148,7 +148,15 @@ impl Faults {
     pub fn add(&mut self, rule: Rule, now: Timestamp) -> u64 {
         self.last += 1;
         let random = Random(rule.seed ^ self.seed.rotate_left(32));
-        self.rules.push(ActiveRule { id: self.last, rule, random, since: now, seen: 0, fired: 0, buckets: HashMap::new() });
+        self.rules.push(ActiveRule {
+            id: self.last,
+            rule,
+            random,
+            since: now,
+            seen: 0,
+            fired: 0,
+            buckets: HashMap::new(),
+        });
         self.last
     }
 
@@ -201,7 +209,9 @@ impl Faults {
 
     /// Decides whether the admission webhooks of a request fail; rules of other faults do not count it.
     pub fn decide_about_webhooks(&mut self, request: &Request<'_>) -> Option<Fault> {
-        self.decide_by(request, |action| matches!(action, Action::WebhookFail { .. }) && !action.is_conversion_of(request))
+        self.decide_by(request, |action| {
+            matches!(action, Action::WebhookFail { .. }) && !action.is_conversion_of(request)
+        })
     }
 
     /// Decides how a call of the conversion webhook of a resource fails, which has the name of its definition.
@@ -235,7 +245,14 @@ impl Firing {
             }
         }
         let text = str::to_owned;
-        Self { rule, at: request.at, verb: text(request.verb), resource, namespace: text(request.namespace), name: text(request.name) }
+        Self {
+            rule,
+            at: request.at,
+            verb: text(request.verb),
+            resource,
+            namespace: text(request.namespace),
+            name: text(request.name),
+        }
     }
 }
 
@@ -263,10 +280,12 @@ impl ActiveRule {
     /// Tells whether a time-dependent action applies: a token has expired, a bucket of requests is empty.
     fn is_due(&mut self, request: &Request<'_>) -> bool {
         match self.rule.action {
-            Action::Unauthorized { after_ms } => request.at.as_millisecond() - self.since.as_millisecond() >= after_ms as i64,
-            Action::NotReady { ms } => {
-                request.defined_at.is_some_and(|defined_at| request.at.as_millisecond() - defined_at.as_millisecond() < ms as i64)
+            Action::Unauthorized { after_ms } => {
+                request.at.as_millisecond() - self.since.as_millisecond() >= after_ms as i64
             }
+            Action::NotReady { ms } => request
+                .defined_at
+                .is_some_and(|defined_at| request.at.as_millisecond() - defined_at.as_millisecond() < ms as i64),
             Action::Throttle { qps, burst, .. } => {
                 let bucket = self.buckets.entry(request.user.to_owned()).or_default();
                 let now = Duration::try_from(request.at.as_duration()).unwrap_or_default();
@@ -282,7 +301,8 @@ impl Match {
         let fits = |pattern: &Option<String>, text: &str| pattern.as_ref().is_none_or(|pattern| matches(pattern, text));
         let full = request.full_resource();
         let resource = self.resource.as_ref().is_none_or(|pattern| {
-            !request.resource.is_empty() && matches(pattern, request.resource) || !request.group.is_empty() && matches(pattern, &full)
+            !request.resource.is_empty() && matches(pattern, request.resource)
+                || !request.group.is_empty() && matches(pattern, &full)
         });
         (self.verb.is_empty() || self.verb.has(request.verb))
             && resource

@@ -2,8 +2,8 @@
 //!
 //! # Architecture
 //!
-//! Pure functions decide about the effects of requests; waiting, sockets and time are outside of them. [`TestServer`] is the interface for
-//! tests of other projects; [`ApiServer`] is the server without a runtime of its own.
+//! Pure functions decide about the effects of requests; waiting, sockets and time are outside of them. [`TestServer`]
+//! is the interface for tests of other projects; [`ApiServer`] is the server without a runtime of its own.
 
 pub mod admin_client;
 pub mod admission;

@@ -93,7 +93,9 @@ impl Writer<'_> {
         let (mut value, warnings) = self.validate(value, None)?;
         // The store of a real server refuses this, which a dry run does not reach.
         if is_stored && !self.options.is_dry_run {
-            return Err(ApiError::new(500, "", "resourceVersion should not be set on objects to be created").after(&warnings));
+            return Err(
+                ApiError::new(500, "", "resourceVersion should not be set on objects to be created").after(&warnings)
+            );
         }
         // Applied objects already have their owners.
         if !self.is_patch {
@@ -162,7 +164,9 @@ impl Writer<'_> {
         let refused = |failure| if is_patched { no_object(failure) } else { failure };
         let (mut new, warnings) = self.validate(draft.value, Some(old)).map_err(refused)?;
         let is_owned_alike = |owners: &Option<Value>| {
-            owners.as_ref().is_none_or(|owners| without_times(owners) == without_times(&old["metadata"]["managedFields"]))
+            owners
+                .as_ref()
+                .is_none_or(|owners| without_times(owners) == without_times(&old["metadata"]["managedFields"]))
         };
         if is_same(old, &new) && is_owned_alike(&draft.owners) {
             return Ok((Decision::Unchanged, warnings));
@@ -194,7 +198,11 @@ impl Writer<'_> {
 
     /// Decides about an object changed by the server itself.
     pub(crate) fn finish(&self, old: &Value, new: Value) -> Decision {
-        if is_same(old, &new) && self.served.kind.kind != "Namespace" { Decision::Unchanged } else { self.conclude(old, new) }
+        if is_same(old, &new) && self.served.kind.kind != "Namespace" {
+            Decision::Unchanged
+        } else {
+            self.conclude(old, new)
+        }
     }
 
     /// Validates an object: its schema and its metadata.
@@ -247,7 +255,11 @@ impl Writer<'_> {
         }
         let text = "no new finalizers can be added if the object is being deleted, found new finalizers []string";
         let added: Vec<String> = added.iter().map(Value::to_string).collect();
-        let cause = FieldError::new("FieldValueForbidden", "metadata.finalizers", format!("Forbidden: {text}{{{}}}", added.join(", ")));
+        let cause = FieldError::new(
+            "FieldValueForbidden",
+            "metadata.finalizers",
+            format!("Forbidden: {text}{{{}}}", added.join(", ")),
+        );
         // The real server checks changes of the metadata twice, and reports their errors twice.
         vec![cause.clone(), cause]
     }
@@ -290,8 +302,13 @@ pub(crate) fn no_object(failure: ApiError) -> ApiError {
     if failure.code != 400 {
         return failure;
     }
-    let mut refused = ApiError::new(422, "Invalid", format!(" \"\" is invalid: patch: Invalid value: {}", failure.message));
-    refused.details.causes.push(FieldError::new("FieldValueInvalid", "patch", format!("Invalid value: {}", failure.message)));
+    let mut refused =
+        ApiError::new(422, "Invalid", format!(" \"\" is invalid: patch: Invalid value: {}", failure.message));
+    refused.details.causes.push(FieldError::new(
+        "FieldValueInvalid",
+        "patch",
+        format!("Invalid value: {}", failure.message),
+    ));
     refused
 }
 

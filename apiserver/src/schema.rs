@@ -1,6 +1,7 @@
 //! Structural schemas of custom resources: pruning, defaults, and validation.
 //!
-//! They resemble JSON Schema, but differ: nodes have one type, unknown fields are dropped, and rules compare with the old object.
+//! They resemble JSON Schema, but differ: nodes have one type, unknown fields are dropped, and rules compare with the
+//! old object.
 
 mod defaults;
 pub(crate) mod field_error;
@@ -80,7 +81,8 @@ impl Schema {
     #[cfg(not(feature = "cel"))]
     fn compiled(root: Node) -> (Self, Vec<FieldError>) {
         let has_rules = root.has_rules();
-        let text = "openAPIV3Schema: x-kubernetes-validations are not enforced: this server was built without the feature cel";
+        let text =
+            "openAPIV3Schema: x-kubernetes-validations are not enforced: this server was built without the feature cel";
         (Self { has_rules, root, unenforced: has_rules.then(|| text.to_owned()).into_iter().collect() }, Vec::new())
     }
 
@@ -99,7 +101,8 @@ impl Schema {
         Pruning::default().root(&self.root, object)
     }
 
-    /// Returns the fields that cannot be owned, because the schema does not have them. An object without declared fields may have any.
+    /// Returns the fields that cannot be owned, because the schema does not have them. An object without declared
+    /// fields may have any.
     pub fn undeclared(&self, object: &Value) -> Vec<String> {
         Pruning::sparing_bare_objects().root(&self.root, &mut object.clone())
     }
@@ -132,9 +135,15 @@ impl Schema {
         self.validate_after(Vec::new(), None, new, old).causes
     }
 
-    /// Returns the errors of an object, in the server's order: first the given errors of the metadata, then values, scale, lists and
-    /// rules.
-    pub fn validate_after(&self, found: Vec<FieldError>, scale: Option<&Scale>, new: &Value, old: Option<&Value>) -> Verdict {
+    /// Returns the errors of an object, in the server's order: first the given errors of the metadata, then values,
+    /// scale, lists and rules.
+    pub fn validate_after(
+        &self,
+        found: Vec<FieldError>,
+        scale: Option<&Scale>,
+        new: &Value,
+        old: Option<&Value>,
+    ) -> Verdict {
         let mut causes = found;
         values::check(&self.root, new, old, &FieldPath::Root, &mut causes);
         if let Some(scale) = scale {
@@ -149,13 +158,20 @@ impl Schema {
         verdict
     }
 
-    /// Tells whether a path such as `.spec.color` is that of a text, an integer, or a boolean, so that objects can be selected by it.
+    /// Tells whether a path such as `.spec.color` is that of a text, an integer, or a boolean, so that objects can be
+    /// selected by it.
     pub fn is_selectable(&self, path: &str) -> bool {
-        let node = path.split('.').filter(|name| !name.is_empty()).try_fold(&self.root, |node, name| node.properties.get(name));
+        let node = path
+            .split('.')
+            .filter(|name| !name.is_empty())
+            .try_fold(&self.root, |node, name| node.properties.get(name));
         node.is_some_and(|node| matches!(node.kind, Some(Type::String | Type::Integer | Type::Boolean)))
     }
 
-    #[cfg_attr(not(feature = "cel"), expect(clippy::unused_self, reason = "rules are evaluated by the feature `cel` only"))]
+    #[cfg_attr(
+        not(feature = "cel"),
+        expect(clippy::unused_self, reason = "rules are evaluated by the feature `cel` only")
+    )]
     fn check_rules(&self, new: &Value, old: Option<&Value>, verdict: &mut Verdict) {
         if verdict.causes.iter().any(|cause| BLOCKING.contains(&cause.reason.as_str())) {
             let text = "some validation rules were not checked because the object was invalid; \
@@ -167,14 +183,17 @@ impl Schema {
         {
             let found = rules::validate(&self.root, new, old);
             verdict.causes.extend(found.causes);
-            verdict.warnings.extend(found.forgiven.into_iter().map(|cause| format!("{}: {}", cause.field, cause.message)));
+            verdict
+                .warnings
+                .extend(found.forgiven.into_iter().map(|cause| format!("{}: {}", cause.field, cause.message)));
         }
         #[cfg(not(feature = "cel"))]
         let _ = (new, old);
     }
 }
 
-/// Returns the message about a stored rule with an error, in one line, since it becomes a header: without the excerpts of the expression.
+/// Returns the message about a stored rule with an error, in one line, since it becomes a header: without the excerpts
+/// of the expression.
 fn unenforced(cause: &FieldError) -> String {
     let lines: Vec<&str> = cause.message.lines().filter(|line| !line.starts_with(" | ")).collect();
     format!("{}: the rule is not enforced: {}", cause.field, lines.join("; "))

@@ -71,7 +71,9 @@ impl ApiServer {
         let kind = object["kind"].as_str().unwrap_or_default();
         let served = |version: &str| {
             let found = registry.by_kind(version, kind).filter(|served| served.kind.is_custom());
-            found.ok_or_else(|| ApiError::new(404, "NotFound", format!("no definition has the kind {kind} in {version}")))
+            found.ok_or_else(|| {
+                ApiError::new(404, "NotFound", format!("no definition has the kind {kind} in {version}"))
+            })
         };
         let (from, to) = (served(object["apiVersion"].as_str().unwrap_or_default())?, served(api_version)?);
         conversion::between_versions(&self.api, from, to, object).await
@@ -120,7 +122,8 @@ impl ApiServer {
         self.api.latency()
     }
 
-    /// Runs all queued controller work now, ignoring delays. If there are webhooks, it is left to [`Self::run_controllers`].
+    /// Runs all queued controller work now, ignoring delays. If there are webhooks, it is left to
+    /// [`Self::run_controllers`].
     pub fn settle(&self) {
         run_loop::settle(&self.api);
     }
@@ -130,8 +133,8 @@ impl ApiServer {
         self.api.is_settled()
     }
 
-    /// Runs the controllers until the stop: garbage collection, namespaces, definitions, expiry of events. Without them, only
-    /// [`Self::settle`] does that work.
+    /// Runs the controllers until the stop: garbage collection, namespaces, definitions, expiry of events. Without
+    /// them, only [`Self::settle`] does that work.
     pub async fn run_controllers(&self, stop: Stop) {
         run_loop::run(&self.api, stop).await;
     }

@@ -1,4 +1,5 @@
-//! The server as a fixture of tests: started and stopped by a test, for clients in the same process and, with a socket, for others.
+//! The server as a fixture of tests: started and stopped by a test, for clients in the same process and, with a socket,
+//! for others.
 
 mod service;
 
@@ -27,8 +28,8 @@ const GRACE: Duration = Duration::from_secs(3);
 
 /// A running API server with its controllers. It stops with [`TestServer::stop`], or when it is dropped.
 ///
-/// Its clients are administrators, in the process and with the kubeconfig. They may impersonate other users, and service accounts may log in
-/// with tokens that they request, so that tests can check RBAC rules.
+/// Its clients are administrators, in the process and with the kubeconfig. They may impersonate other users, and
+/// service accounts may log in with tokens that they request, so that tests can check RBAC rules.
 pub struct TestServer {
     api: ApiServer,
     token: String,
@@ -63,8 +64,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Sets the time that the server shows at its start; by default the system's time. From then on, it follows the timer of the tokio
-    /// runtime: real time, or virtual time if that timer is paused.
+    /// Sets the time that the server shows at its start; by default the system's time. From then on, it follows the
+    /// timer of the tokio runtime: real time, or virtual time if that timer is paused.
     pub fn start_time(self, start_time: Timestamp) -> Self {
         Self { start_time: Some(start_time), ..self }
     }
@@ -100,7 +101,8 @@ impl Builder {
         let identity = Identity::new(address.ip())?;
         let listening = Listening::open_as(address, &identity).await?;
         let mut server = self.start_with_token(identity.token.clone());
-        server.socket = Some(Socket { address: listening.address(), kubeconfig: listening.kubeconfig(&identity.token) });
+        server.socket =
+            Some(Socket { address: listening.address(), kubeconfig: listening.kubeconfig(&identity.token) });
         server.tasks.spawn("server", listening.serve(server.api.clone(), server.stop.clone()));
         Ok(server)
     }
@@ -149,8 +151,8 @@ impl TestServer {
         &self.api
     }
 
-    /// Applies the objects of YAML documents, and returns their number. Definitions and namespaces are applied first; objects without a
-    /// namespace go into `default`. Faults do not affect this.
+    /// Applies the objects of YAML documents, and returns their number. Definitions and namespaces are applied first;
+    /// objects without a namespace go into `default`. Faults do not affect this.
     ///
     /// # Errors
     /// If the text cannot be parsed, or the server refuses an object.
@@ -168,7 +170,8 @@ impl TestServer {
         self.api.faults().clear();
     }
 
-    /// Advances virtual time. All timers of the runtime that become due are run in their order, those of the server and those of the test.
+    /// Advances virtual time. All timers of the runtime that become due are run in their order, those of the server and
+    /// those of the test.
     ///
     /// # Panics
     /// If the time of the runtime is not paused, as by `#[tokio::test(start_paused = true)]`.

@@ -51,8 +51,9 @@ pub struct Subresource {
 
 /// Returns all built-in kinds. Of several versions of a kind, the first is the stored one.
 pub fn all() -> &'static [BuiltinKind] {
-    static KINDS: LazyLock<Vec<BuiltinKind>> =
-        LazyLock::new(|| serde_json::from_str(include_str!("builtin_kinds.json")).expect("the table of built-in kinds is valid"));
+    static KINDS: LazyLock<Vec<BuiltinKind>> = LazyLock::new(|| {
+        serde_json::from_str(include_str!("builtin_kinds.json")).expect("the table of built-in kinds is valid")
+    });
     &KINDS
 }
 

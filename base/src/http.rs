@@ -1,4 +1,5 @@
-//! HTTP listeners: TLS and certificates, connections and their limits, graceful shutdown; and the verification of servers for clients.
+//! HTTP listeners: TLS and certificates, connections and their limits, graceful shutdown; and the verification of
+//! servers for clients.
 //!
 //! Independent of Kubernetes. The service of a [`Listener`] handles the requests.
 

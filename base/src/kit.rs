@@ -1,4 +1,5 @@
-//! Clock, tasks, stop signals, back-off, token buckets, durations, positions in files, visible forms of texts. Independent of Kubernetes.
+//! Clock, tasks, stop signals, back-off, token buckets, durations, positions in files, visible forms of texts.
+//! Independent of Kubernetes.
 
 pub mod backoff;
 pub mod clock;

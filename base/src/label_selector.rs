@@ -35,7 +35,8 @@ impl LabelSelector {
         Parser { tokens: tokens(text), at: 0 }.selector()
     }
 
-    /// Returns the selector of a `LabelSelector` object with `matchLabels` and `matchExpressions`; `None` for an unknown operator.
+    /// Returns the selector of a `LabelSelector` object with `matchLabels` and `matchExpressions`; `None` for an
+    /// unknown operator.
     pub fn of_object(object: &Value) -> Option<Self> {
         let mut requirements = Vec::new();
         for (key, value) in object["matchLabels"].as_object().into_iter().flatten() {
@@ -43,8 +44,13 @@ impl LabelSelector {
             requirements.push(Requirement { key: key.clone(), condition: Condition::In(vec![value]) });
         }
         for expression in object["matchExpressions"].as_array().into_iter().flatten() {
-            let values: Vec<String> =
-                expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+            let values: Vec<String> = expression["values"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect();
             let condition = match expression["operator"].as_str()? {
                 "In" => Condition::In(values),
                 "NotIn" => Condition::NotIn(values),
@@ -188,7 +194,8 @@ impl<'a> Parser<'a> {
             other => return Err(format!("found '{other}', expected: in, notin, =, ==, !=, gt, lt")),
         };
         if let Condition::In(values) | Condition::NotIn(values) = &condition
-            && let Some((value, why)) = values.iter().find_map(|value| Some((value, names::label_value_mistake(value)?)))
+            && let Some((value, why)) =
+                values.iter().find_map(|value| Some((value, names::label_value_mistake(value)?)))
         {
             return Err(format!("<nil>: Invalid value: \"{value}\": {why}"));
         }
@@ -205,12 +212,17 @@ impl<'a> Parser<'a> {
 
     fn number(&mut self) -> Result<i64, String> {
         let text = self.value()?;
-        text.parse().map_err(|_| format!("<nil>: Invalid value: \"{text}\": for 'Gt', 'Lt' operators, the value must be an integer"))
+        text.parse().map_err(|_| {
+            format!("<nil>: Invalid value: \"{text}\": for 'Gt', 'Lt' operators, the value must be an integer")
+        })
     }
 
     fn values(&mut self) -> Result<Vec<String>, String> {
         if self.next() != "(" {
-            return Err(format!("found '{}', expected: '('", self.tokens.get(self.at - 1).copied().unwrap_or_default()));
+            return Err(format!(
+                "found '{}', expected: '('",
+                self.tokens.get(self.at - 1).copied().unwrap_or_default()
+            ));
         }
         let mut values = Vec::new();
         loop {
@@ -271,8 +283,9 @@ mod tests {
 
     #[test]
     fn selector_objects_match_the_same() {
-        let selector =
-            LabelSelector::of_object(&json!({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "DoesNotExist"}]}));
+        let selector = LabelSelector::of_object(
+            &json!({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "DoesNotExist"}]}),
+        );
         let selector = selector.unwrap();
         assert!(selector.matches(&json!({"metadata": {"labels": {"a": "b"}}})));
         assert!(!selector.matches(&json!({"metadata": {"labels": {"a": "b", "c": "d"}}})));

@@ -1,6 +1,7 @@
 //! The shared code of kopfd's engine and its embedded API server: time, tasks, HTTP listeners, and plain data.
 //!
-//! Independent of operators, and of Kubernetes except for YAML, quantities, names, selectors of labels, and the names of built-in kinds.
+//! Independent of operators, and of Kubernetes except for YAML, quantities, names, selectors of labels, and the names
+//! of built-in kinds.
 
 pub mod builtin_kinds;
 pub mod equality;

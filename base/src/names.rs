@@ -40,7 +40,11 @@ pub fn qualified_mistakes(name: &str) -> Vec<String> {
             mistakes.extend(subdomain_mistake(domain).map(|why| format!("prefix part {why}")));
             name
         }
-        _ => return vec![format!("a qualified name {RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')")],
+        _ => {
+            return vec![format!(
+                "a qualified name {RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            )];
+        }
     };
     if name.is_empty() {
         mistakes.push("name part must be non-empty".to_owned());

@@ -16,7 +16,9 @@ pub enum QuantityError {
     #[error("{0:?} is not a quantity: it needs a number, such as in `500Mi` and `100m`")]
     NoNumber(String),
     /// The suffix is unknown.
-    #[error("{text:?} is not a quantity: there is no suffix {suffix:?} (there are n u m k M G T P E, Ki Mi Gi Ti Pi Ei, and exponents)")]
+    #[error(
+        "{text:?} is not a quantity: there is no suffix {suffix:?} (there are n u m k M G T P E, Ki Mi Gi Ti Pi Ei, and exponents)"
+    )]
     Suffix {
         /// The whole text.
         text: String,
@@ -81,7 +83,8 @@ impl Quantity {
         if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
             return Err(QuantityError::NoNumber(text.to_owned()));
         }
-        let factor = Factor::of_suffix(suffix).ok_or_else(|| QuantityError::Suffix { text: text.to_owned(), suffix: suffix.to_owned() })?;
+        let factor = Factor::of_suffix(suffix)
+            .ok_or_else(|| QuantityError::Suffix { text: text.to_owned(), suffix: suffix.to_owned() })?;
         let value = multiply(whole, fraction, factor);
         Ok(if text.starts_with('-') { value.negated() } else { value })
     }
@@ -102,17 +105,22 @@ impl Quantity {
     }
 }
 
-/// Returns the canonical form of API servers: without a fraction, with the largest suffix of its family that leaves an integer.
+/// Returns the canonical form of API servers: without a fraction, with the largest suffix of its family that leaves an
+/// integer.
 ///
-/// Numbers that are too long for the arithmetic stay unchanged. The rules are those of `resource.Quantity` of apimachinery.
+/// Numbers that are too long for the arithmetic stay unchanged. The rules are those of `resource.Quantity` of
+/// apimachinery.
 ///
 /// # Errors
 /// If the text is not a quantity.
 pub fn canonical(text: &str) -> Result<String, QuantityError> {
     Quantity::parse(text)?;
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let (number, suffix) = unsigned.split_at(unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len()));
-    let Some(nanos) = Factor::of_suffix(suffix).and_then(|factor| nanos(number, factor)) else { return Ok(text.to_owned()) };
+    let (number, suffix) =
+        unsigned.split_at(unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len()));
+    let Some(nanos) = Factor::of_suffix(suffix).and_then(|factor| nanos(number, factor)) else {
+        return Ok(text.to_owned());
+    };
     let family = match suffix {
         _ if suffix.ends_with('i') && nanos >= 1024 * NANOS => Family::Binary,
         _ if suffix.len() > 1 && suffix.starts_with(['e', 'E']) && !suffix.ends_with('i') => Family::Exponent,

@@ -78,7 +78,8 @@ fn read<T: DeserializeOwned>(text: &str, duplicate_keys: DuplicateKeyPolicy) -> 
         return Err(Error::Size(text.len()));
     }
     let options = serde_saphyr::options! {
-        // The size of the text bounds the values that are written in it, and the options for aliases bound the repeated ones.
+        // The size of the text bounds the values that are written in it, and the options for aliases bound the repeated
+        // ones.
         budget: serde_saphyr::budget! { max_depth: MAX_DEPTH, max_documents: usize::MAX, max_nodes: usize::MAX, max_events: usize::MAX },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED },
         duplicate_keys: duplicate_keys,
@@ -187,7 +188,10 @@ fn syntax(error: &serde_saphyr::Error) -> Error {
         _ => error.to_string(),
     };
     // The parser's messages end with the position, or with advice for programmers.
-    let end = [" at line ", ", set DuplicateKeyPolicy", " rejected by the configured"].iter().filter_map(|mark| message.find(mark)).min();
+    let end = [" at line ", ", set DuplicateKeyPolicy", " rejected by the configured"]
+        .iter()
+        .filter_map(|mark| message.find(mark))
+        .min();
     Error::Syntax { message: message[..end.unwrap_or(message.len())].to_owned(), line, column }
 }
 
@@ -213,7 +217,8 @@ mod tests {
 
     #[test]
     fn duplicate_keys_are_allowed_by_the_lenient_parser() {
-        let read = parse_leniently("a: 1\nb: {x: 1, x: 2.5}\n1: y\na: [{z: ~, z: true}]\n---\nc: 1\n").unwrap().unwrap();
+        let read =
+            parse_leniently("a: 1\nb: {x: 1, x: 2.5}\n1: y\na: [{z: ~, z: true}]\n---\nc: 1\n").unwrap().unwrap();
         assert_eq!(read.value, json!({"a": [{"z": true}], "b": {"x": 2.5}, "1": "y"}));
         assert_eq!(read.repeated, [(2, "x".to_owned()), (4, "z".to_owned()), (4, "a".to_owned())]);
         assert_eq!(parse_leniently("").unwrap(), None);

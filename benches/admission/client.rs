@@ -29,7 +29,10 @@ impl Client {
             let stream = TcpStream::connect(server.address).await.expect("the server listens");
             stream.set_nodelay(true).expect("an open socket");
             let name = ServerName::try_from("localhost").expect("a name");
-            let stream = TlsConnector::from(Arc::clone(&config)).connect(name, stream).await.expect("the certificate is trusted");
+            let stream = TlsConnector::from(Arc::clone(&config))
+                .connect(name, stream)
+                .await
+                .expect("the certificate is trusted");
             Connection { stream, buffer: Vec::new() }
         };
         Self { connections: join_all((0..connections).map(|_| connect())).await }
@@ -87,9 +90,9 @@ impl Client {
     }
 }
 
-/// Waits until a review is due. Returns the moment from which it counts: if its connection was still busy then, also the time that it has waited
-/// for the answers before it, so that a slow answer is not left out of the later ones. The lateness of the client's own timer, which has a
-/// resolution of a millisecond, does not count.
+/// Waits until a review is due. Returns the moment from which it counts: if its connection was still busy then, also
+/// the time that it has waited for the answers before it, so that a slow answer is not left out of the later ones. The
+/// lateness of the client's own timer, which has a resolution of a millisecond, does not count.
 async fn wait_until(due: Instant) -> Instant {
     if due <= Instant::now() {
         return due;
@@ -114,7 +117,8 @@ impl Connection {
             assert!(read > 0, "the server has closed the connection");
             let Some(head) = self.buffer.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
             let text = String::from_utf8_lossy(&self.buffer[..head]).to_lowercase();
-            let length = text.lines().find_map(|line| line.strip_prefix("content-length:")).expect("answers have a length");
+            let length =
+                text.lines().find_map(|line| line.strip_prefix("content-length:")).expect("answers have a length");
             break head + 4 + length.trim().parse::<usize>().expect("a number");
         };
         while self.buffer.len() < end {
@@ -127,7 +131,8 @@ impl Connection {
 
 /// Returns the requests to both webhooks, about an object of about this size.
 fn requests(bytes: usize) -> Vec<Vec<u8>> {
-    let items: Vec<Value> = (0..bytes / 100).map(|number| json!({"name": format!("item-{number}"), "value": "x".repeat(60)})).collect();
+    let items: Vec<Value> =
+        (0..bytes / 100).map(|number| json!({"name": format!("item-{number}"), "value": "x".repeat(60)})).collect();
     let object = json!({
         "apiVersion": "kopfd.dev/v1", "kind": "KopfdExample",
         "metadata": {"name": "one", "namespace": "default", "uid": "u-1"},
@@ -141,7 +146,10 @@ fn requests(bytes: usize) -> Vec<Vec<u8>> {
     }})
     .to_string();
     let head = |path: &str| {
-        format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", review.len())
+        format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            review.len()
+        )
     };
     PATHS.map(|path| format!("{}{review}", head(path)).into_bytes()).to_vec()
 }

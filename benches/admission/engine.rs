@@ -91,7 +91,8 @@ impl Server {
         wait_for(&directory.join("kubeconfig"));
         let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port").port();
         let write = |name: &str, text: &str| {
-            fs::write(directory.join(name), text.replace("PORT", &port.to_string())).expect("the directory can be written");
+            fs::write(directory.join(name), text.replace("PORT", &port.to_string()))
+                .expect("the directory can be written");
         };
         let mut command = match engine {
             Engine::Kopfd => {
@@ -104,7 +105,8 @@ impl Server {
             Engine::Kopf => {
                 write("bench.py", PYTHON);
                 // The packages that kopf makes certificates with do not know the present versions of OpenSSL.
-                let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate can be made");
+                let made =
+                    rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate can be made");
                 for (name, text) in [("key.pem", made.signing_key.serialize_pem()), ("ca.pem", made.cert.pem())] {
                     fs::write(directory.join(name), text).expect("the directory can be written");
                 }
@@ -117,7 +119,12 @@ impl Server {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let began = Instant::now();
         while TcpStream::connect(address).is_err() {
-            assert!(began.elapsed() < START, "{} does not listen: see {}", engine.name(), directory.join("engine.log").display());
+            assert!(
+                began.elapsed() < START,
+                "{} does not listen: see {}",
+                engine.name(),
+                directory.join("engine.log").display()
+            );
             std::thread::sleep(Duration::from_millis(50));
         }
         wait_for(&directory.join("ca.pem"));

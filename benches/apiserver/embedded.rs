@@ -55,7 +55,9 @@ impl Embedded {
 /// Waits until a kubeconfig is completely written.
 fn written(path: &PathBuf, began: Instant) -> String {
     loop {
-        if let Some(text) = std::fs::read_to_string(path).ok().filter(|text| text.contains("token") && text.ends_with('\n')) {
+        if let Some(text) =
+            std::fs::read_to_string(path).ok().filter(|text| text.contains("token") && text.ends_with('\n'))
+        {
             return text;
         }
         assert!(began.elapsed() < TIMEOUT, "there is no {}", path.display());

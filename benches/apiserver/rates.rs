@@ -1,7 +1,7 @@
 //! Requests and deliveries per second of CPU time, compared with the real server and its store.
 //!
-//! A server on one core has one second of CPU time per second: slow clients and other programs do not count. Wall time shows servers that
-//! wait.
+//! A server on one core has one second of CPU time per second: slow clients and other programs do not count. Wall time
+//! shows servers that wait.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -59,7 +59,9 @@ pub(crate) fn measure(real: Option<&Cluster>, runtime: &Arc<Runtime>, directory:
         for (index, title) in ["creations", "merge patches", "deliveries"].into_iter().enumerate() {
             let title = format!("{title}, {watchers} watching");
             let mut compare = |rows: &mut Vec<Vec<String>>, figure: fn(&Rate) -> f64, goal: f64| {
-                let middle = |rounds: &[[Rate; 3]]| median(&rounds.iter().map(|rates| figure(&rates[index])).collect::<Vec<_>>());
+                let middle = |rounds: &[[Rate; 3]]| {
+                    median(&rounds.iter().map(|rates| figure(&rates[index])).collect::<Vec<_>>())
+                };
                 let (real, embedded) = (middle(&played.0), middle(&played.1));
                 rows.push(cells(&title, real, embedded, goal));
                 if (embedded / real).is_finite() {
@@ -91,7 +93,8 @@ fn play(client: &Client, watchers: usize, group: &str, processes: &[u32]) -> [Ra
     let (path, definition) = kind.definition();
     client.ensure(path, &definition);
     let collection = kind.collection("default");
-    let list = eventually("the kind is served", TIMEOUT, || client.request("GET", &collection, "application/json", None).ok());
+    let list =
+        eventually("the kind is served", TIMEOUT, || client.request("GET", &collection, "application/json", None).ok());
     // The real server serves a new kind before it has settled, and then ends watches.
     sleep(Duration::from_secs(3));
     let revision = list["metadata"]["resourceVersion"].as_str().expect("lists have a revision");
@@ -115,7 +118,8 @@ fn play(client: &Client, watchers: usize, group: &str, processes: &[u32]) -> [Ra
 
 fn send(client: &Client, objects: usize, request: impl Fn(usize) -> http::Request<Vec<u8>>) {
     let (client, runtime) = client.parts();
-    let requests = stream::iter(0..objects).map(|number| client.request::<Value>(request(number))).buffer_unordered(AT_ONCE);
+    let requests =
+        stream::iter(0..objects).map(|number| client.request::<Value>(request(number))).buffer_unordered(AT_ONCE);
     let all = requests.for_each(|answer| async move {
         answer.expect("the server does what it is asked for");
     });
@@ -131,8 +135,11 @@ fn create(kind: &Kind, collection: &str, number: usize) -> http::Request<Vec<u8>
 }
 
 fn patch(collection: &str, number: usize) -> http::Request<Vec<u8>> {
-    let request = http::Request::patch(format!("{collection}/thing-{number}")).header("content-type", "application/merge-patch+json");
-    request.body(json!({"spec": {"size": number + 10}}).to_string().into_bytes()).expect("a request from well-formed parts")
+    let request = http::Request::patch(format!("{collection}/thing-{number}"))
+        .header("content-type", "application/merge-patch+json");
+    request
+        .body(json!({"spec": {"size": number + 10}}).to_string().into_bytes())
+        .expect("a request from well-formed parts")
 }
 
 /// The watchers, with the number of received events.
@@ -157,7 +164,11 @@ impl Audience {
     fn wait(&self, count: usize) {
         let began = Instant::now();
         while self.received.load(Ordering::Relaxed) < count as u64 {
-            assert!(began.elapsed() < Duration::from_mins(2), "{} of {count} events came", self.received.load(Ordering::Relaxed));
+            assert!(
+                began.elapsed() < Duration::from_mins(2),
+                "{} of {count} events came",
+                self.received.load(Ordering::Relaxed)
+            );
             sleep(Duration::from_millis(1));
         }
     }

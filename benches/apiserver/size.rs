@@ -54,7 +54,8 @@ fn memory(runtime: &Arc<Runtime>, directory: &Path) -> (u64, f64) {
             "apiVersion": kind.api_version(), "kind": kind.name, "metadata": {"name": format!("thing-{number}")}, "spec": spec(SIZE - 500),
         });
         let request = http::Request::post(&collection).header("content-type", "application/json");
-        client.request::<Value>(request.body(object.to_string().into_bytes()).expect("a request from well-formed parts"))
+        client
+            .request::<Value>(request.body(object.to_string().into_bytes()).expect("a request from well-formed parts"))
     };
     let all = stream::iter(0..OBJECTS).map(make).buffer_unordered(32).for_each(|answer| async move {
         answer.expect("the object is made");

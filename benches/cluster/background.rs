@@ -1,5 +1,5 @@
-//! Very many daemons and timers: the memory, the threads and the processor time of an operator with them, how late the timers are, and how
-//! long a start and a stop of all take.
+//! Very many daemons and timers: the memory, the threads and the processor time of an operator with them, how late the
+//! timers are, and how long a start and a stop of all take.
 
 use std::fs;
 use std::path::Path;
@@ -69,7 +69,8 @@ impl Figures {
 
 /// Measures, and prints a table.
 pub(crate) fn measure(cluster: &Cluster, has_kopf: bool, directory: &Path, ratios: &mut Ratios) {
-    let mut rows = vec![row(["", "start, s", "stop, s", "resident, MB", "threads", "processors", "p99 of lateness, ms", ""])];
+    let mut rows =
+        vec![row(["", "start, s", "stop, s", "resident, MB", "threads", "processors", "p99 of lateness, ms", ""])];
     for task in [Task::Daemon, Task::Timer] {
         let figures = play(cluster, Engine::Kopfd, task, count(OBJECTS), directory);
         rows.push(line(Engine::Kopfd, task, &figures));
@@ -149,7 +150,8 @@ fn play(cluster: &Cluster, engine: Engine, task: Task, objects: usize, directory
     Figures { objects, start: started_in, stop, resident, threads, processor, lateness }
 }
 
-/// Returns the 99th percentile of the counts that an operator logs at its end: how often a timer was so many milliseconds late.
+/// Returns the 99th percentile of the counts that an operator logs at its end: how often a timer was so many
+/// milliseconds late.
 fn lateness(log: &str) -> usize {
     let line = log.lines().find_map(|line| line.split_once("late: ")).expect("the operator reports at its end").1;
     let counts: Vec<usize> = line.split(' ').map(|count| count.trim().parse().expect("a count")).collect();

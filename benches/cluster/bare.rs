@@ -22,8 +22,9 @@ pub(crate) fn run(kubeconfig: &Path, group: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("the kubeconfig can be read");
-        let config =
-            kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.expect("the kubeconfig is complete");
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+            .await
+            .expect("the kubeconfig is complete");
         let client = kube::Client::try_from(config).expect("a client");
         let kind = ApiResource {
             group: group.to_owned(),

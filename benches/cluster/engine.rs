@@ -43,7 +43,9 @@ impl Engine {
         let mut command = match self {
             Self::Bare => bare(cluster, group),
             Self::Kopfd => kopfd(&cluster.tools().kopfd, cluster, group, &directory, ""),
-            Self::Other => kopfd(Path::new(&std::env::var_os(OTHER).unwrap_or_default()), cluster, group, &directory, ""),
+            Self::Other => {
+                kopfd(Path::new(&std::env::var_os(OTHER).unwrap_or_default()), cluster, group, &directory, "")
+            }
             Self::Kopf => kopf(cluster, group, &directory),
         };
         Program::start(&mut command, &log)

@@ -1,4 +1,5 @@
-//! The memory of kopfd with 10,000 and 50,000 idle objects of 5 KiB: what each further object takes, and the fixed part.
+//! The memory of kopfd with 10,000 and 50,000 idle objects of 5 KiB: what each further object takes, and the fixed
+//! part.
 
 use std::fs;
 use std::path::Path;
@@ -35,7 +36,8 @@ pub(crate) fn measure(cluster: &Cluster, directory: &Path, ratios: &mut Ratios) 
     let load = Load::new(cluster.client(), group);
     let (log, directory) = (directory.join("idle.log"), directory.join(group));
     fs::create_dir_all(&directory).expect("the directory of an operator can be made");
-    let start = |options: &str| Program::start(&mut kopfd(&cluster.tools().kopfd, cluster, group, &directory, options), &log);
+    let start =
+        |options: &str| Program::start(&mut kopfd(&cluster.tools().kopfd, cluster, group, &directory, options), &log);
     let rested = |program: &Program| {
         sleep(REST);
         program.resident()
@@ -56,7 +58,8 @@ pub(crate) fn measure(cluster: &Cluster, directory: &Path, ratios: &mut Ratios) 
     // The first process has handled the few, the second one only the rest: the difference is not that of objects.
     let handling_each = many.handling.saturating_sub(nothing) as f64 / many_objects as f64;
     let mut rows = vec![row(["", "10,000, MB", "50,000, MB", "fixed, MB", "bytes each", "goal", ""])];
-    let figures = [("matched by nothing", few.unmatched, many.unmatched), ("handled earlier", few.handled, many.handled)];
+    let figures =
+        [("matched by nothing", few.unmatched, many.unmatched), ("handled earlier", few.handled, many.handled)];
     for (title, few, many) in figures {
         let each = many.saturating_sub(few) as f64 / (many_objects - few_objects) as f64;
         let fixed = (few.saturating_sub(nothing) as f64 - each * few_objects as f64).max(0.0);

@@ -62,7 +62,9 @@ impl Load {
         let (path, definition) = kind.definition();
         client.ensure(path, &definition);
         let collection = kind.collection("default");
-        let list = eventually("the kind is served", TIMEOUT, || client.request("GET", &collection, "application/json", None).ok());
+        let list = eventually("the kind is served", TIMEOUT, || {
+            client.request("GET", &collection, "application/json", None).ok()
+        });
         let revision = list["metadata"]["resourceVersion"].as_str().expect("lists have a revision").to_owned();
         let (sender, done) = watch::channel(HashMap::new());
         let (kube, runtime) = client.parts();
@@ -112,17 +114,22 @@ impl Load {
         let mut done = self.done.clone();
         let all = async move { done.wait_for(|done| done.len() >= self.made.get()).await.map(|done| done.clone()) };
         let all = self.run(async { tokio::time::timeout(TIMEOUT, all).await });
-        all.unwrap_or_else(|_| panic!("{} of {} objects are done", self.done.borrow().len(), self.made.get())).expect("the watch goes on")
+        all.unwrap_or_else(|_| panic!("{} of {} objects are done", self.done.borrow().len(), self.made.get()))
+            .expect("the watch goes on")
     }
 
     /// Returns how many patches of the kind the server has counted.
     pub(crate) fn patches(&self) -> u64 {
         let request = http::Request::get("/metrics").body(Vec::new()).expect("a request from well-formed parts");
-        let text = self.run(async { self.client.parts().0.request_text(request).await }).expect("the server has metrics");
+        let text =
+            self.run(async { self.client.parts().0.request_text(request).await }).expect("the server has metrics");
         let group = format!("group=\"{}\"", self.kind.group);
-        let is_meant =
-            |line: &&str| line.starts_with("apiserver_request_total{") && line.contains(&group) && line.contains("verb=\"PATCH\"");
-        let count = |line: &str| line.rsplit(' ').next().and_then(|count| count.parse::<f64>().ok()).expect("metrics are numbers");
+        let is_meant = |line: &&str| {
+            line.starts_with("apiserver_request_total{") && line.contains(&group) && line.contains("verb=\"PATCH\"")
+        };
+        let count = |line: &str| {
+            line.rsplit(' ').next().and_then(|count| count.parse::<f64>().ok()).expect("metrics are numbers")
+        };
         text.lines().filter(is_meant).map(|line| count(line) as u64).sum()
     }
 
@@ -137,7 +144,8 @@ impl Load {
             "apiVersion": self.kind.api_version(), "kind": self.kind.name, "metadata": {"name": name}, "spec": spec,
         });
         let body = object.to_string().into_bytes();
-        // Without a name, the server would take it for one client with the bare loop, and keep one entry of managed fields for both.
+        // Without a name, the server would take it for one client with the bare loop, and keep one entry of managed
+        // fields for both.
         let address = format!("{}?fieldManager=load", self.kind.collection("default"));
         let request = http::Request::post(address).header("content-type", "application/json");
         request.body(body).expect("a request from well-formed parts")

@@ -64,7 +64,11 @@ pub(crate) fn measure() -> Vec<Vec<String>> {
     // A single call waits for two sleeping threads to be woken: that is the time of the machine, without a goal.
     let mut alone = figure("to the script thread and back, one by one", round_trip);
     alone.truncate(2);
-    vec![figure("on the script thread", on_thread), figure(&format!("to the script thread and back, {AT_ONCE} at once"), busy), alone]
+    vec![
+        figure("on the script thread", on_thread),
+        figure(&format!("to the script thread and back, {AT_ONCE} at once"), busy),
+        alone,
+    ]
 }
 
 /// Returns the microseconds per call, with this many concurrent calls.
@@ -90,7 +94,9 @@ async fn once(host: &Host, installed: &Installed, call: Call) {
 
 /// Returns a call of a handler of creations.
 pub(crate) fn call(handler: &kopfd::handling::Handler) -> Call {
-    let body = Body::from(serde_json::from_str::<Value>(&objects::object(1, State::New, objects::SIZE)).expect("objects are JSON"));
+    let body = Body::from(
+        serde_json::from_str::<Value>(&objects::object(1, State::New, objects::SIZE)).expect("objects are JSON"),
+    );
     let now: Timestamp = Clock::system().now();
     let records = Stored { storages: Arc::new(Storages::default()), body: body.clone(), now };
     let subhandling = Subhandling {

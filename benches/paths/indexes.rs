@@ -80,10 +80,17 @@ pub(crate) fn measure() -> Vec<Vec<String>> {
         }
         (bytes, median(&rounds))
     }));
-    let row = |title: &str, figure: String, goal: f64, holds: bool| vec![title.to_owned(), figure, format!("{goal:.0}"), verdict(holds)];
+    let row = |title: &str, figure: String, goal: f64, holds: bool| {
+        vec![title.to_owned(), figure, format!("{goal:.0}"), verdict(holds)]
+    };
     vec![
         row("index of 100,000 objects: a look-up by a script", format!("{micros:.2} µs"), GOAL, micros <= GOAL),
-        row("index of 100,000 objects: memory of an object beyond its value", format!("{bytes:.0} B"), MEMORY_GOAL, bytes <= MEMORY_GOAL),
+        row(
+            "index of 100,000 objects: memory of an object beyond its value",
+            format!("{bytes:.0} B"),
+            MEMORY_GOAL,
+            bytes <= MEMORY_GOAL,
+        ),
     ]
 }
 
@@ -93,7 +100,8 @@ fn fill(installed: &Installed) -> f64 {
     let before = resident(std::process::id());
     for number in 0..OBJECTS {
         let name = format!("object-{}", number * 7919 % OBJECTS);
-        let metadata = json!({"namespace": "default", "name": name, "uid": format!("{number:08x}-0000-4000-8000-000000000000")});
+        let metadata =
+            json!({"namespace": "default", "name": name, "uid": format!("{number:08x}-0000-4000-8000-000000000000")});
         let member = Member::of(&Body::from(json!({"metadata": metadata})));
         index.replace(&member, vec![(Key::from(name.as_str()), Plain::from(json!(1)))]);
     }

@@ -1,4 +1,5 @@
-//! From the save of a script to the first call of its new code, with many objects watched. All of them are handled once more meanwhile.
+//! From the save of a script to the first call of its new code, with many objects watched. All of them are handled once
+//! more meanwhile.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -41,7 +42,8 @@ spec:
 
 /// Returns a row of figures.
 pub(crate) fn measure() -> Vec<Vec<String>> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let times = runtime.block_on(reloads());
     let (half, most) = (median(&times) - DEBOUNCE, quantile(&times, 1.0) - DEBOUNCE);
     vec![vec![
@@ -90,7 +92,12 @@ struct Operator {
 
 impl Operator {
     fn start(command: &mut Command) -> Self {
-        let mut process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the operator starts");
+        let mut process = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the operator starts");
         let log = BufReader::new(process.stderr.take().expect("the log is piped"));
         let (sender, lines) = channel();
         std::thread::spawn(move || {
@@ -105,7 +112,8 @@ impl Operator {
     fn first_call_of(&self, revision: usize) -> Instant {
         let text = format!("revision {revision} is called");
         loop {
-            let (at, line) = self.lines.recv_timeout(LIMIT).unwrap_or_else(|_| panic!("the log has no line with {text:?}"));
+            let (at, line) =
+                self.lines.recv_timeout(LIMIT).unwrap_or_else(|_| panic!("the log has no line with {text:?}"));
             if line.ends_with(&text) {
                 return at;
             }

@@ -1,5 +1,5 @@
-//! The start of an operator with 200 handlers: the check of its manifest and scripts, and the time to its first list. And the start of an
-//! operator with an index up to its first handler, which waits for the whole index.
+//! The start of an operator with 200 handlers: the check of its manifest and scripts, and the time to its first list.
+//! And the start of an operator with an index up to its first handler, which waits for the whole index.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -40,7 +40,8 @@ spec:
       indexes: [{fn: by_tier}]
 ";
 
-const INDEXED_SCRIPT: &str = "fn by_tier(labels, name, spec) { return entry(labels.tier, #{ name: name, image: spec.image }); }
+const INDEXED_SCRIPT: &str =
+    "fn by_tier(labels, name, spec) { return entry(labels.tier, #{ name: name, image: spec.image }); }
 fn create(by_tier) { return by_tier[\"backend\"].len(); }
 ";
 
@@ -48,12 +49,18 @@ fn create(by_tier) { return by_tier[\"backend\"].len(); }
 pub(crate) fn measure() -> Vec<Vec<String>> {
     let directory = tempfile::tempdir().expect("a directory for the operator");
     let manifest = crate::write(directory.path(), &[("operator.yaml", &manifest()), ("bench.rhai", &script())]);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let checks: Vec<f64> = (0..ROUNDS).map(|_| check(&manifest)).collect();
     let starts: Vec<f64> = (0..ROUNDS).map(|_| runtime.block_on(start(&manifest, directory.path()))).collect();
     let figure = |title: &str, values: &[f64]| {
         let value = median(values);
-        vec![format!("{title} of {HANDLERS} handlers"), format!("{value:.0} ms"), format!("{GOAL:.0}"), verdict(value <= GOAL)]
+        vec![
+            format!("{title} of {HANDLERS} handlers"),
+            format!("{value:.0} ms"),
+            format!("{GOAL:.0}"),
+            verdict(value <= GOAL),
+        ]
     };
     let indexed: Vec<f64> = (0..INDEXED_ROUNDS).map(|_| runtime.block_on(indexed())).collect();
     let value = median(&indexed);
@@ -68,7 +75,8 @@ pub(crate) fn measure() -> Vec<Vec<String>> {
 
 async fn indexed() -> f64 {
     let directory = tempfile::tempdir().expect("a directory for the operator");
-    let manifest = crate::write(directory.path(), &[("operator.yaml", INDEXED_OPERATOR), ("bench.rhai", INDEXED_SCRIPT)]);
+    let manifest =
+        crate::write(directory.path(), &[("operator.yaml", INDEXED_OPERATOR), ("bench.rhai", INDEXED_SCRIPT)]);
     let server = Generated::sized(INDEXED, State::New, INDEXED_SIZE).await;
     let mut command = Command::new(env!("CARGO_BIN_EXE_kopfd"));
     command.arg("--config").arg(&manifest).arg("--kubeconfig").arg(server.kubeconfig(directory.path()));
@@ -79,7 +87,12 @@ async fn indexed() -> f64 {
 
 fn check(manifest: &Path) -> f64 {
     let began = Instant::now();
-    let status = Command::new(env!("CARGO_BIN_EXE_kopfd")).arg("check").arg("--config").arg(manifest).stdout(Stdio::null()).status();
+    let status = Command::new(env!("CARGO_BIN_EXE_kopfd"))
+        .arg("check")
+        .arg("--config")
+        .arg(manifest)
+        .stdout(Stdio::null())
+        .status();
     assert!(status.is_ok_and(|status| status.success()), "the manifest has no mistakes");
     milliseconds(began.elapsed())
 }

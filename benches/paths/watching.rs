@@ -12,7 +12,8 @@ use futures::stream::{self, StreamExt};
 use http::{HeaderMap, Request};
 use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
 use kopfd::cluster::{
-    Applied, Client, Confirmation, ConnectionSettings, Error, LoginError, Networking, Options, Seen, Sink, Watcher, Watching,
+    Applied, Client, Confirmation, ConnectionSettings, Error, LoginError, Networking, Options, Seen, Sink, Watcher,
+    Watching,
 };
 use kopfd::engines::Error as EngineError;
 use kopfd::engines::{Background, Effects, Environment, EventStream, Indexing, Patcher, Scripts};
@@ -64,13 +65,15 @@ pub(crate) fn measure() -> Vec<Vec<String>> {
 /// Returns the number of processed events per second.
 async fn follow(client: impl Future<Output = Client>) -> f64 {
     let directory = tempfile::tempdir().expect("a directory for the operator");
-    let manifest = crate::write(directory.path(), &[("operator.yaml", MANIFEST), ("bench.rhai", "fn create(spec) {}\n")]);
+    let manifest =
+        crate::write(directory.path(), &[("operator.yaml", MANIFEST), ("bench.rhai", "fn create(spec) {}\n")]);
     let operator = crate::load(manifest);
     let handlers: Vec<Arc<Handler>> = operator.handlers.into_iter().map(Arc::new).collect();
     let storages = Arc::new(operator.settings.persistence.storages.clone());
     let served = Served::new(Arc::new(resource()), &handlers, storages, Lifecycle::Asap, Duration::from_mins(1));
     let world = Arc::new(Nothing { clock: Clock::system(), events: EventStream::default() });
-    let kind = Arc::new(Kind::new(world, Arc::new(served), Arc::new(WorkerSettings::default()), None, Arc::from("bench")));
+    let kind =
+        Arc::new(Kind::new(world, Arc::new(served), Arc::new(WorkerSettings::default()), None, Arc::from("bench")));
     let mut watcher = Watcher::new(client.await, resource(), None).expect("the kind can be watched");
     let stop = Stop::new();
     let mut sink = Counting { sink: KindSink::new(Arc::clone(&kind)), left: EVENTS, stop: stop.clone(), began: None };
@@ -186,7 +189,9 @@ fn chunks() -> Vec<Bytes> {
 
 async fn in_memory() -> Client {
     let login = Box::new(Memory { chunks: Arc::new(chunks()) });
-    Client::with_login(login, Networking::default(), Watching::default(), Clock::system()).await.expect("a client without a server")
+    Client::with_login(login, Networking::default(), Watching::default(), Clock::system())
+        .await
+        .expect("a client without a server")
 }
 
 #[derive(Clone)]
@@ -233,7 +238,8 @@ struct Server {
 impl Server {
     fn start() -> Self {
         let own = std::env::current_exe().expect("this program has a file");
-        let mut process = Command::new(own).arg(SERVE).stdout(Stdio::piped()).spawn().expect("this program can be started");
+        let mut process =
+            Command::new(own).arg(SERVE).stdout(Stdio::piped()).spawn().expect("this program can be started");
         let output = process.stdout.take().expect("the output is piped");
         let mut address = String::new();
         std::io::BufReader::new(output).read_line(&mut address).expect("the server tells its address");
@@ -272,10 +278,13 @@ pub(crate) fn serve() {
             let memory = memory.clone();
             async move {
                 let (parts, _) = request.into_parts();
-                let answer = memory.send(Request::from_parts(parts, Bytes::new())).await.expect("memory has no failures");
+                let answer =
+                    memory.send(Request::from_parts(parts, Bytes::new())).await.expect("memory has no failures");
                 axum::response::Response::new(axum::body::Body::from_stream(answer.body))
             }
         };
-        axum::serve(listener, axum::Router::new().fallback(answer)).await.expect("the server serves until it is killed");
+        axum::serve(listener, axum::Router::new().fallback(answer))
+            .await
+            .expect("the server serves until it is killed");
     });
 }

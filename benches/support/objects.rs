@@ -30,7 +30,8 @@ pub(crate) fn object(number: usize, state: State, size: usize) -> String {
 /// Returns a specification with this many bytes of filling.
 pub(crate) fn spec(filling: usize) -> Value {
     let text = "The quick brown fox jumps over the lazy dog. ";
-    let parts: Vec<Value> = (0..filling / 64).map(|part| json!({"name": format!("part-{part:04}"), "text": text[..32]})).collect();
+    let parts: Vec<Value> =
+        (0..filling / 64).map(|part| json!({"name": format!("part-{part:04}"), "text": text[..32]})).collect();
     json!({"size": 3, "image": "registry.example.com/images/thing:1.2.3", "mode": "fast", "parts": parts})
 }
 

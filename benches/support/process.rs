@@ -62,7 +62,8 @@ pub(crate) fn cpu(id: u32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_else(|_| panic!("process {id} has ended"));
     // The name in parentheses may have spaces.
     let (_, fields) = stat.rsplit_once(')').expect("the name stands in parentheses");
-    let ticks: u32 = fields.split_whitespace().skip(11).take(2).map(|field| field.parse::<u32>().expect("times are numbers")).sum();
+    let ticks: u32 =
+        fields.split_whitespace().skip(11).take(2).map(|field| field.parse::<u32>().expect("times are numbers")).sum();
     TICK * ticks
 }
 

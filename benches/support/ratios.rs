@@ -15,7 +15,8 @@ const TOLERANCE: f64 = 0.15;
 /// The variable that compares ratios, without storing them.
 const CHECK: &str = "KOPFD_BENCH_CHECK";
 
-/// The variable for few objects and one round, to try the benchmark itself. Its results are neither stored nor meaningful.
+/// The variable for few objects and one round, to try the benchmark itself. Its results are neither stored nor
+/// meaningful.
 const QUICK: &str = "KOPFD_BENCH_QUICK";
 
 /// Ratios by the names of their figures.
@@ -53,8 +54,8 @@ impl Ratios {
         self.higher_is_better.insert(figure.into(), round(ratio));
     }
 
-    /// Stores the measured ratios and replaces those of the same figures, or compares them. The exit code is a failure if a ratio has
-    /// become worse.
+    /// Stores the measured ratios and replaces those of the same figures, or compares them. The exit code is a failure
+    /// if a ratio has become worse.
     pub(crate) fn finish(self) -> ExitCode {
         if std::env::var_os(CHECK).is_some() {
             return self.check(&Self::stored());
@@ -76,10 +77,18 @@ impl Ratios {
     }
 
     fn check(&self, stored: &Self) -> ExitCode {
-        let lower = self.lower_is_better.iter().map(|(figure, found)| (figure, *found, stored.lower_is_better.get(figure), -1.0));
-        let higher = self.higher_is_better.iter().map(|(figure, found)| (figure, *found, stored.higher_is_better.get(figure), 1.0));
-        let verdicts: Vec<(String, Verdict)> =
-            lower.chain(higher).map(|(figure, found, stored, sign)| judged(figure, found, stored.copied(), sign)).collect();
+        let lower = self
+            .lower_is_better
+            .iter()
+            .map(|(figure, found)| (figure, *found, stored.lower_is_better.get(figure), -1.0));
+        let higher = self
+            .higher_is_better
+            .iter()
+            .map(|(figure, found)| (figure, *found, stored.higher_is_better.get(figure), 1.0));
+        let verdicts: Vec<(String, Verdict)> = lower
+            .chain(higher)
+            .map(|(figure, found, stored, sign)| judged(figure, found, stored.copied(), sign))
+            .collect();
         println!();
         for (line, _) in &verdicts {
             println!("{line}");

@@ -57,7 +57,8 @@ impl Generated {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port on loopback");
         let address = listener.local_addr().expect("a bound listener has an address");
         let service = axum::Router::new().fallback(answer).with_state(Arc::clone(&state));
-        let server = async move { axum::serve(listener, service).await.expect("the server serves until its runtime ends") };
+        let server =
+            async move { axum::serve(listener, service).await.expect("the server serves until its runtime ends") };
         drop(tokio_util::task::TaskTracker::new().spawn(server));
         Self { state, address }
     }

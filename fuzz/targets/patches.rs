@@ -1,5 +1,5 @@
-//! Patches of all four kinds on objects of custom and built-in kinds. The parts of an input are an object, which is created, and patches,
-//! each with the name of its kind in the first line.
+//! Patches of all four kinds on objects of custom and built-in kinds. The parts of an input are an object, which is
+//! created, and patches, each with the name of its kind in the first line.
 //!
 //! A patched object stays valid for the server, and a repeatable patch changes nothing the second time.
 
@@ -58,7 +58,8 @@ fuzz_target!(|input: &str| {
         assert_eq!(patched.body, found.body, "the answer is what is stored");
         if can_be_repeated && !patch.contains("resourceVersion") {
             let again = world.ask("PATCH", &place, media, patch);
-            // Applied nulls clear fields that only the applier owns, and are stored as values for others once the fields are absent.
+            // Applied nulls clear fields that only the applier owns, and are stored as values for others once the
+            // fields are absent.
             if again.status != 409 || word != "apply" {
                 assert_eq!(again.status, 200, "a patch that went well goes well again: {again:?}");
                 assert_eq!(revision(&again), revision(&patched), "and changes nothing: {again:?} after {patched:?}");
@@ -66,7 +67,11 @@ fuzz_target!(|input: &str| {
         }
         let whole = world.ask("PUT", &path, "application/json", &found.body.to_string());
         assert_eq!(whole.status, 200, "what is stored is in order: {whole:?}");
-        assert_eq!(revision(&whole), revision(&found), "and nothing else than what is stored: {whole:?} after {found:?}");
+        assert_eq!(
+            revision(&whole),
+            revision(&found),
+            "and nothing else than what is stored: {whole:?} after {found:?}"
+        );
     }
 });
 

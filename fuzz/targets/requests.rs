@@ -1,5 +1,5 @@
-//! Arbitrary requests to one server, one after another. A request is a line with a method and a path, lines with headers, an empty line,
-//! and the body.
+//! Arbitrary requests to one server, one after another. A request is a line with a method and a path, lines with
+//! headers, an empty line, and the body.
 //!
 //! There is no panic, every answer is valid, and stored objects can be read, after any earlier requests.
 
@@ -16,7 +16,8 @@ fuzz_target!(|input: &[u8]| {
         let Some(request) = read(text) else { continue };
         world.send(request);
     }
-    for path in ["/api/v1/namespaces", "/api/v1/configmaps", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"] {
+    for path in ["/api/v1/namespaces", "/api/v1/configmaps", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"]
+    {
         let list = world.ask("GET", path, "application/json", "");
         assert_eq!(list.status, 200, "{path}");
         for item in list.body["items"].as_array().expect("a list has items") {

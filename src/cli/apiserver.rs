@@ -91,7 +91,11 @@ const MAX_RECORDED_REQUESTS: usize = 10_000;
 /// Runs the command.
 pub(super) fn run(options: &Options) -> u8 {
     let clock = Clock::system();
-    let logging = telemetry::Options { format: telemetry::Format::Full, verbosity: Verbosity::Normal, ..telemetry::Options::default() };
+    let logging = telemetry::Options {
+        format: telemetry::Format::Full,
+        verbosity: Verbosity::Normal,
+        ..telemetry::Options::default()
+    };
     telemetry::start(logging, clock.clone());
     let Some(runtime) = start_server_threads() else { return FAILURE };
     match runtime.block_on(serve(options, clock)) {
@@ -111,7 +115,9 @@ async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
         None => Identity::new(options.address),
     };
     let identity = identity.map_err(|error| match error {
-        identity::Error::Damaged(..) => format!("{}\nhint: remove the file: clients then need the new kubeconfig", chain(&error)),
+        identity::Error::Damaged(..) => {
+            format!("{}\nhint: remove the file: clients then need the new kubeconfig", chain(&error))
+        }
         error => chain(&error),
     })?;
     let token = identity.token.clone();
@@ -119,8 +125,11 @@ async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
     let authentication = Authentication::Tokens(BTreeMap::from([(token.clone(), administrator)]));
     let api = {
         let requests = if options.control { MAX_RECORDED_REQUESTS } else { 0 };
-        let latency =
-            if options.realistic { Latency::realistic() } else { Latency { events: Some(Latency::EVENTS), ..Latency::default() } };
+        let latency = if options.realistic {
+            Latency::realistic()
+        } else {
+            Latency { events: Some(Latency::EVENTS), ..Latency::default() }
+        };
         let settings = Settings {
             latency,
             authentication,
@@ -145,7 +154,8 @@ async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
         async move { api.run_controllers(stop).await }
     });
     tasks.spawn("server", listening.serve(api, stop.clone()));
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
         return Err("cannot listen for signals".to_owned());
     };
     tokio::select! {
@@ -165,7 +175,10 @@ async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
 fn store_error(error: &journal::Error) -> String {
     match error {
         journal::Error::Open(..) | journal::Error::Damaged { .. } => {
-            format!("{}\nhint: take another directory with `--data`, or remove the file, with all objects in it", chain(error))
+            format!(
+                "{}\nhint: take another directory with `--data`, or remove the file, with all objects in it",
+                chain(error)
+            )
         }
         journal::Error::InUse(_) => format!("{error}\nhint: take another directory with `--data`"),
         _ => chain(error),
@@ -173,7 +186,12 @@ fn store_error(error: &journal::Error) -> String {
 }
 
 /// Writes the kubeconfig, unless the file belongs to a running server or, without force, to someone else.
-pub(super) fn write_kubeconfig(listening: &Listening, path: &Path, token: &str, is_forced: bool) -> Result<Kubeconfig, String> {
+pub(super) fn write_kubeconfig(
+    listening: &Listening,
+    path: &Path,
+    token: &str,
+    is_forced: bool,
+) -> Result<Kubeconfig, String> {
     let overwrite = if is_forced { Overwrite::Anything } else { Overwrite::Own };
     Kubeconfig::write(path, &listening.kubeconfig(token), overwrite).map_err(|error| match error {
         kubeconfig::Error::InUse(_) => format!("{error}\nhint: take another file with `--kubeconfig-out`"),

@@ -25,6 +25,10 @@ pub(super) struct ClusterOptions {
 impl ClusterOptions {
     /// Returns the access to the cluster.
     pub(super) fn access(&self) -> config::Options {
-        config::Options { kubeconfig: self.kubeconfig.clone(), context: self.context.clone(), ..config::Options::default() }
+        config::Options {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            ..config::Options::default()
+        }
     }
 }

@@ -17,13 +17,15 @@ use super::output::{print_error, print_error_with_hint};
 const STORED_VERSIONS_HINT: &str = "objects may be stored in a version that is removed: keep it with `served: false`, write each object once, \
      and take the version out of `status.storedVersions` of the definition; after that it can be removed";
 
-/// The time limit of the check of the rights to apply definitions: a server that does not answer is reported when they are applied.
+/// The time limit of the check of the rights to apply definitions: a server that does not answer is reported when they
+/// are applied.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Options of definitions.
 #[derive(Debug, Args)]
 pub(super) struct DefinitionOptions {
-    /// At the start, apply the definitions of kinds in `spec.crds`, unless they take versions, fields or allowed values away.
+    /// At the start, apply the definitions of kinds in `spec.crds`, unless they take versions, fields or allowed values
+    /// away.
     #[arg(long, env = "KOPFD_APPLY_CRDS")]
     pub apply_crds: bool,
     /// Apply also definitions that take something away.
@@ -32,7 +34,12 @@ pub(super) struct DefinitionOptions {
 }
 
 /// Applies the definitions, if that is wanted. Reports a problem.
-pub(super) async fn apply(options: &DefinitionOptions, operators: &[Operator], access: config::Options, clock: Clock) -> Result<(), ()> {
+pub(super) async fn apply(
+    options: &DefinitionOptions,
+    operators: &[Operator],
+    access: config::Options,
+    clock: Clock,
+) -> Result<(), ()> {
     if !options.apply_crds {
         return Ok(());
     }
@@ -57,8 +64,8 @@ pub(super) async fn apply(options: &DefinitionOptions, operators: &[Operator], a
     Err(())
 }
 
-/// Warns if rights are missing, as far as the API server reports them. Without them, a request fails only after it was repeated for a
-/// while.
+/// Warns if rights are missing, as far as the API server reports them. Without them, a request fails only after it was
+/// repeated for a while.
 async fn check_rights(operators: &[Operator], client: &Client) {
     let asked = tokio::time::timeout(CHECK_TIMEOUT, rights::missing_for_definitions(operators, client)).await;
     let missing = asked.ok().and_then(Result::ok).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! `kopfd dev`: runs operators on the embedded API server, and shows what they do. They and their objects follow their files.
+//! `kopfd dev`: runs operators on the embedded API server, and shows what they do. They and their objects follow their
+//! files.
 
 mod objects;
 
@@ -159,7 +160,13 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
     };
     let hooks = start_hooks(&operators, options, &shared.endpoints).await?;
     let operators_stop = stop.child();
-    let fleet = Fleet::start(operators, (paths, Target::Embedded), &shared, || access(&options.kubeconfig_out), &operators_stop);
+    let fleet = Fleet::start(
+        operators,
+        (paths, Target::Embedded),
+        &shared,
+        || access(&options.kubeconfig_out),
+        &operators_stop,
+    );
     let mut session = Session { options, shared, objects, fleet };
     let end = session.run(&mut files, &mut signals).await;
     session.fleet.end(STOP_TIMEOUT).await;
@@ -209,12 +216,18 @@ async fn start_server(
     Ok((objects, kubeconfig))
 }
 
-/// Listens for hooks on this machine, if there are any or the port is given. Whatever their listener in the settings, it is plain HTTP.
-async fn start_hooks(operators: &[Operator], options: &Options, endpoints: &Endpoints) -> Result<Option<hooks::server::Server>, String> {
+/// Listens for hooks on this machine, if there are any or the port is given. Whatever their listener in the settings,
+/// it is plain HTTP.
+async fn start_hooks(
+    operators: &[Operator],
+    options: &Options,
+    endpoints: &Endpoints,
+) -> Result<Option<hooks::server::Server>, String> {
     if options.hooks_port.is_none() && operators.iter().all(|operator| operator.hooks.is_empty()) {
         return Ok(None);
     }
-    let started = hooks::server::Server::start_local(options.hooks_port.unwrap_or_default(), endpoints.hooks.clone()).await;
+    let started =
+        hooks::server::Server::start_local(options.hooks_port.unwrap_or_default(), endpoints.hooks.clone()).await;
     started.map(Some).map_err(|problem| chain(&problem))
 }
 

@@ -124,8 +124,7 @@ fn visible_snippet(line: &str, start: usize, length: usize) -> (String, Range<us
 
 /// Settings whose values are secret.
 static SECRET_SETTING: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern =
-        r#"(?:^\s*(?:- )?|[{,]\s*)["']?(?:token|password)["']?:\s+(?P<value>"(?:[^"\\]|\\.)*"?|'[^']*'?|[^\s"',}\]#\[{][^\s,}\]]*)"#;
+    let pattern = r#"(?:^\s*(?:- )?|[{,]\s*)["']?(?:token|password)["']?:\s+(?P<value>"(?:[^"\\]|\\.)*"?|'[^']*'?|[^\s"',}\]#\[{][^\s,}\]]*)"#;
     Regex::new(pattern).expect("the pattern is valid")
 });
 
@@ -136,7 +135,8 @@ fn source_line<'a>(diagnostic: &Diagnostic, snippet: &'a manifest::Snippet) -> C
 
 /// Tells whether a diagnostic may show secret settings: those of servers of webhooks, or a manifest that is not YAML.
 fn shows_settings(diagnostic: &Diagnostic) -> bool {
-    let is_manifest = diagnostic.place.file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+    let is_manifest =
+        diagnostic.place.file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
     is_manifest && diagnostic.path.as_ref().is_none_or(|path| path.starts_with("spec.settings"))
 }
 

@@ -13,7 +13,8 @@ use crate::manifest::Operator;
 use super::apiserver;
 use watch::Watch;
 
-/// The interval of comparisons while the files have errors, or changes are not reported: a missing file may appear in an unwatched directory.
+/// The interval of comparisons while the files have errors, or changes are not reported: a missing file may appear in
+/// an unwatched directory.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The watched files.
@@ -49,7 +50,8 @@ struct Hashes {
 }
 
 impl Files {
-    /// Watches the files of operators, which were loaded from these manifests, and further objects. The changes are read on the current runtime.
+    /// Watches the files of operators, which were loaded from these manifests, and further objects. The changes are
+    /// read on the current runtime.
     pub(super) fn watch(manifests: &[PathBuf], operators: &[Operator], apply: &[PathBuf]) -> Self {
         let mut files = Self {
             manifests: manifests.to_vec(),
@@ -80,8 +82,10 @@ impl Files {
         self.is_broken = false;
         if is_new {
             let roots = operators.iter().map(|operator| operator.declaration.root.clone());
-            // The directories, not the files: editors replace files by new ones, and a mounted ConfigMap is a link that changes.
-            let directories: Vec<PathBuf> = roots.chain(self.manifests.iter().chain(&files).map(|path| directory(path))).collect();
+            // The directories, not the files: editors replace files by new ones, and a mounted ConfigMap is a link that
+            // changes.
+            let directories: Vec<PathBuf> =
+                roots.chain(self.manifests.iter().chain(&files).map(|path| directory(path))).collect();
             (self.operators, self.definitions) = (files, definitions);
             let objects: Vec<PathBuf> = self.object_paths().iter().map(|path| directory(path)).collect();
             // A missing directory stays watched: it may be there again.
@@ -105,7 +109,10 @@ impl Files {
         loop {
             let is_polling = self.is_broken || !self.watch.is_working();
             if !self.is_hinted && !self.is_unsure {
-                let hint = tokio::time::timeout(if is_polling { POLL_INTERVAL } else { Duration::MAX }, self.watch.hints.recv());
+                let hint = tokio::time::timeout(
+                    if is_polling { POLL_INTERVAL } else { Duration::MAX },
+                    self.watch.hints.recv(),
+                );
                 if hint.await == Ok(None) && !is_polling {
                     std::future::pending::<()>().await;
                 }

@@ -1,4 +1,5 @@
-//! The running operators of `run` and `dev`: they follow their files. None of them waits for another one, except for the end of removed ones.
+//! The running operators of `run` and `dev`: they follow their files. None of them waits for another one, except for
+//! the end of removed ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -27,7 +28,8 @@ const NOTE: &str = "files";
 pub(super) struct Fleet<'a> {
     tasks: Tasks<Result<(), ServeError>>,
     running: BTreeMap<String, Running>,
-    /// The operators that were stopped and have not ended: their manifests are gone, or they start anew with another revision.
+    /// The operators that were stopped and have not ended: their manifests are gone, or they start anew with another
+    /// revision.
     ending: BTreeMap<String, Option<Operator>>,
     /// The operators of the start of the process: it ends if one of them fails.
     first: BTreeSet<String>,
@@ -233,7 +235,8 @@ impl<'a> Fleet<'a> {
     /// Shows the mistakes in the health of the process.
     fn note_mistakes(&self) {
         let text = self.told.iter().map(String::as_str).collect::<Vec<_>>().join("; ");
-        let note = (!text.is_empty()).then(|| format!("the files have errors, and the running revisions stay in service: {text}"));
+        let note = (!text.is_empty())
+            .then(|| format!("the files have errors, and the running revisions stay in service: {text}"));
         self.shared.endpoints.health.note(NOTE, note);
     }
 
@@ -252,7 +255,13 @@ impl<'a> Fleet<'a> {
         let number = self.round.number + 1;
         // A signal is answered, even if a change of the files ends its round.
         let is_signalled = trigger == Trigger::Signal || self.round.is_signalled && !self.round.is_over();
-        self.round = Round { number, is_signalled, is_changed: !removed.is_empty(), waiting: Some(operators), ..Round::default() };
+        self.round = Round {
+            number,
+            is_signalled,
+            is_changed: !removed.is_empty(),
+            waiting: Some(operators),
+            ..Round::default()
+        };
         for name in removed {
             info!(target: "kopfd::reload", "The manifest of operator '{name}' is gone. The operator stops.");
             self.end_one(&name, "its manifest is gone", None);
@@ -280,7 +289,8 @@ impl<'a> Fleet<'a> {
                 continue;
             };
             self.round.pending.insert(name.clone(), operator.clone());
-            let (number, reloader, earlier) = (self.round.number, running.reloader.clone(), self.shared.precedence.before(&name));
+            let (number, reloader, earlier) =
+                (self.round.number, running.reloader.clone(), self.shared.precedence.before(&name));
             let reload = async move { (number, operator.name.clone(), reloader.reload(operator, earlier).await) };
             self.reloads.spawn(format!("reload of {name}"), reload);
         }
@@ -307,7 +317,9 @@ impl<'a> Fleet<'a> {
                     self.round.retry_at = Some(Instant::now() + reload::RETRY_PAUSE);
                 }
                 let mistakes = mistakes(&name, end);
-                log_errors(mistakes.iter().filter(|line| self.round.is_signalled || !self.told.contains(*line)).cloned());
+                log_errors(
+                    mistakes.iter().filter(|line| self.round.is_signalled || !self.told.contains(*line)).cloned(),
+                );
                 self.round.mistakes.extend(mistakes);
             }
         }
@@ -350,7 +362,8 @@ impl<'a> Fleet<'a> {
         Step::Ended { operator, has_failed, is_fatal }
     }
 
-    /// Shows that an operator, which was added later, cannot run. It is started again with the next change of the files.
+    /// Shows that an operator, which was added later, cannot run. It is started again with the next change of the
+    /// files.
     fn note_failure(&mut self, operator: &str, failure: Option<String>) {
         let health = &self.shared.endpoints.health;
         if failure.is_some() {
@@ -358,7 +371,10 @@ impl<'a> Fleet<'a> {
         } else {
             self.failed.remove(operator);
         }
-        health.note(&format!("operator {operator}"), failure.map(|text| format!("operator '{operator}' cannot run: {text}")));
+        health.note(
+            &format!("operator {operator}"),
+            failure.map(|text| format!("operator '{operator}' cannot run: {text}")),
+        );
         let is_idle = self.running.is_empty() && !self.failed.is_empty();
         self.idle = is_idle.then(|| health.gate("no operator can run"));
     }

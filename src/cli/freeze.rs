@@ -32,7 +32,13 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug, Args)]
 pub(super) struct FreezeOptions {
     /// The namespaces of the peerings, by a pattern such as `prod-*,!prod-test`. May be repeated.
-    #[arg(long = "namespace", short = 'n', value_name = "PATTERN", env = "KOPFD_FREEZE_NAMESPACES", value_delimiter = ' ')]
+    #[arg(
+        long = "namespace",
+        short = 'n',
+        value_name = "PATTERN",
+        env = "KOPFD_FREEZE_NAMESPACES",
+        value_delimiter = ' '
+    )]
     namespaces: Vec<String>,
     /// Use the cluster-wide peering. This is the default.
     #[arg(long, short = 'A', env = "KOPFD_FREEZE_ALL_NAMESPACES", conflicts_with = "namespaces")]
@@ -47,7 +53,14 @@ pub(super) struct FreezeOptions {
     #[arg(long, short = 'P', env = "KOPFD_FREEZE_PEERING", value_name = "NAME")]
     peering: String,
     /// Operators with this priority or a lower one pause.
-    #[arg(long, short, env = "KOPFD_FREEZE_PRIORITY", value_name = "NUMBER", default_value_t = 100, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        short,
+        env = "KOPFD_FREEZE_PRIORITY",
+        value_name = "NUMBER",
+        default_value_t = 100,
+        allow_negative_numbers = true
+    )]
     priority: i64,
     /// For how long: seconds, or a duration such as 15m. Zero or less ends it.
     #[arg(
@@ -70,7 +83,13 @@ pub(super) struct FreezeOptions {
 #[derive(Debug, Args)]
 pub(super) struct ResumeOptions {
     /// The namespaces of the peerings, by a pattern such as `prod-*,!prod-test`. May be repeated.
-    #[arg(long = "namespace", short = 'n', value_name = "PATTERN", env = "KOPFD_RESUME_NAMESPACES", value_delimiter = ' ')]
+    #[arg(
+        long = "namespace",
+        short = 'n',
+        value_name = "PATTERN",
+        env = "KOPFD_RESUME_NAMESPACES",
+        value_delimiter = ' '
+    )]
     namespaces: Vec<String>,
     /// Use the cluster-wide peering. This is the default.
     #[arg(long, short = 'A', env = "KOPFD_RESUME_ALL_NAMESPACES", conflicts_with = "namespaces")]
@@ -87,7 +106,8 @@ pub(super) struct ResumeOptions {
 
 fn lifetime(text: &str) -> Result<i64, String> {
     let seconds = text.parse().ok();
-    let seconds = seconds.or_else(|| duration::parse(text).ok().and_then(|duration| i64::try_from(duration.as_secs()).ok()));
+    let seconds =
+        seconds.or_else(|| duration::parse(text).ok().and_then(|duration| i64::try_from(duration.as_secs()).ok()));
     seconds.ok_or_else(|| "expected whole seconds, or a duration such as 15m".to_owned())
 }
 
@@ -102,7 +122,8 @@ struct Order<'a> {
 /// Runs `kopfd freeze`.
 pub(super) fn freeze(options: &FreezeOptions) -> u8 {
     let priority = if options.dev { DEVELOPMENT_PRIORITY } else { options.priority };
-    let peer = OwnPeer { identity: identity(options.id.as_deref()), priority, lifetime: options.lifetime, election: None };
+    let peer =
+        OwnPeer { identity: identity(options.id.as_deref()), priority, lifetime: options.lifetime, election: None };
     run(&options.peering, peer, &options.namespaces, &options.cluster)
 }
 
@@ -118,7 +139,11 @@ fn identity(named: Option<&str>) -> Arc<str> {
 }
 
 fn run(peering: &str, peer: OwnPeer, patterns: &[String], cluster: &ClusterOptions) -> u8 {
-    let namespaces = patterns.iter().filter(|pattern| !pattern.is_empty()).map(|pattern| parse_pattern(pattern)).collect::<Result<_, _>>();
+    let namespaces = patterns
+        .iter()
+        .filter(|pattern| !pattern.is_empty())
+        .map(|pattern| parse_pattern(pattern))
+        .collect::<Result<_, _>>();
     let namespaces = match namespaces {
         Ok(namespaces) => namespaces,
         Err(problem) => {
@@ -170,8 +195,10 @@ impl Order<'_> {
                     is_stealthy: false,
                     clock: clock.clone(),
                 };
-                let is_found =
-                    object.touch().await.map_err(|error| (format!("cannot write to {}: {}", object.title(), error.chain()), None))?;
+                let is_found = object
+                    .touch()
+                    .await
+                    .map_err(|error| (format!("cannot write to {}: {}", object.title(), error.chain()), None))?;
                 self.report(&object, is_found);
             }
         }
@@ -186,14 +213,17 @@ impl Order<'_> {
                 target: "kopfd::peering",
                 "Operators with priority {priority} or a lower one pause for {lifetime} seconds in {title}, as '{identity}' demands."
             ),
-            (true, false) => info!(target: "kopfd::peering", "Nobody pauses because of '{identity}' any more in {title}."),
+            (true, false) => {
+                info!(target: "kopfd::peering", "Nobody pauses because of '{identity}' any more in {title}.");
+            }
         }
     }
 
     async fn resources(&self, client: &Client) -> Result<Vec<Arc<Resource>>, Problem> {
         let groups: BTreeSet<String> = GROUPS.map(str::to_owned).into();
         let scan = discovery::scan(client, Some(&groups)).await;
-        let scan = scan.map_err(|error| (format!("cannot look at the kinds of the cluster: {}", error.chain()), None))?;
+        let scan =
+            scan.map_err(|error| (format!("cannot look at the kinds of the cluster: {}", error.chain()), None))?;
         let clusterwide = Some(self.namespaces.is_empty());
         let selectors = peering::selectors(&settings::Peering { clusterwide, ..settings::Peering::default() });
         let is_selected = |resource: &Resource| selectors.iter().any(|selector| selector.matches(resource));
@@ -211,12 +241,17 @@ impl Order<'_> {
         if self.namespaces.is_empty() {
             return Ok(vec![None]);
         }
-        let resource =
-            Resource { version: "v1".to_owned(), plural: "namespaces".to_owned(), kind: "Namespace".to_owned(), ..Resource::default() };
+        let resource = Resource {
+            version: "v1".to_owned(),
+            plural: "namespaces".to_owned(),
+            kind: "Namespace".to_owned(),
+            ..Resource::default()
+        };
         let listed = ObjectClient::new(client.clone(), "kopfd").list(&resource, None, &Selection::default()).await;
         let names: Vec<String> = match listed {
             Ok(objects) => {
-                let names = objects.iter().filter_map(|object| object.pointer("/metadata/name")?.as_str().map(str::to_owned));
+                let names =
+                    objects.iter().filter_map(|object| object.pointer("/metadata/name")?.as_str().map(str::to_owned));
                 names.filter(|name| namespace::any_matches(&self.namespaces, name)).collect()
             }
             // Without the right to list them, exact names are assumed to exist, as operators do.

@@ -28,7 +28,8 @@ pub(super) struct Options {
 /// Runs the command.
 pub(super) fn run(options: &Options) -> u8 {
     let directory = &options.directory;
-    let existing: Vec<String> = FILES.iter().map(|(name, _)| directory.join(name)).filter(|path| path.exists()).map(display).collect();
+    let existing: Vec<String> =
+        FILES.iter().map(|(name, _)| directory.join(name)).filter(|path| path.exists()).map(display).collect();
     if !existing.is_empty() {
         print_error(&format!("existing files are not overwritten: {}", enumerated(&existing)));
         return FAILURE;
@@ -57,13 +58,17 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
 }
 
 fn print_next_steps(directory: &Path) {
-    let mut lines: Vec<String> = FILES.iter().map(|(name, _)| format!("created {}", directory.join(name).display())).collect();
+    let mut lines: Vec<String> =
+        FILES.iter().map(|(name, _)| format!("created {}", directory.join(name).display())).collect();
     lines.push("\nTry it:\n".to_owned());
     if directory != Path::new(".") {
         lines.push(format!("    cd {}", directory.display()));
     }
-    lines.push("    kopfd dev operator.yaml --apply greeting.yaml     # run the operator, without a cluster".to_owned());
-    lines.push("    kopfd test                                        # run its scenario tests, in virtual time".to_owned());
+    lines
+        .push("    kopfd dev operator.yaml --apply greeting.yaml     # run the operator, without a cluster".to_owned());
+    lines.push(
+        "    kopfd test                                        # run its scenario tests, in virtual time".to_owned(),
+    );
     lines.push("    kopfd check                                       # report all errors at once".to_owned());
     let mut stdout = anstream::stdout().lock();
     // A closed standard output is not an error.

@@ -40,7 +40,9 @@ impl Manifests {
     pub(super) fn required(&self, command: &str) -> Option<Vec<PathBuf>> {
         let paths = self.paths();
         if paths.is_empty() {
-            output::print_error(&format!("a manifest is needed: `kopfd {command} operator.yaml`, or KOPFD_CONFIG in the environment"));
+            output::print_error(&format!(
+                "a manifest is needed: `kopfd {command} operator.yaml`, or KOPFD_CONFIG in the environment"
+            ));
             return None;
         }
         Some(paths)

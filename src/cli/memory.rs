@@ -1,17 +1,20 @@
 //! The allocator of the program, and how it returns unused memory to the operating system.
 //!
-//! It keeps what was freed for a second, since it may be needed again, and looks for it only when further memory is freed. So
-//! an operator that has nothing to do after a burst would keep all of the memory of the burst.
+//! It keeps what was freed for a second, since it may be needed again, and looks for it only when further memory is
+//! freed. So an operator that has nothing to do after a burst would keep all of the memory of the burst.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::time::Duration;
 
-use libmimalloc_sys::{mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_realloc_aligned, mi_zalloc, mi_zalloc_aligned};
+use libmimalloc_sys::{
+    mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_realloc_aligned, mi_zalloc, mi_zalloc_aligned,
+};
 
 /// After which time of a process unused memory is first returned: a start needs more than what follows.
 const FIRST: Duration = Duration::from_secs(2);
 
-/// How often unused memory is returned. It takes a tenth of a millisecond if there is none, and a few milliseconds for 10 MB.
+/// How often unused memory is returned. It takes a tenth of a millisecond if there is none, and a few milliseconds for
+/// 10 MB.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Returns unused memory regularly. Never ends.
@@ -24,12 +27,16 @@ pub(super) async fn release_regularly() {
 }
 
 /// Returns the memory that is unused for a second. If the process has another allocator, this does nothing.
-#[expect(unsafe_code, reason = "a foreign function without arguments that could be wrong; it may be called at any time on any thread")]
+#[expect(
+    unsafe_code,
+    reason = "a foreign function without arguments that could be wrong; it may be called at any time on any thread"
+)]
 fn release() {
     unsafe { libmimalloc_sys::mi_collect(false) }
 }
 
-/// Memory of mimalloc. Requests without a special alignment take its direct way, which ignores the alignment: half of the instructions.
+/// Memory of mimalloc. Requests without a special alignment take its direct way, which ignores the alignment: half of
+/// the instructions.
 #[derive(Debug, Clone, Copy)]
 pub struct Heap;
 
@@ -58,6 +65,13 @@ unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         let (pointer, alignment) = (pointer.cast(), layout.align());
-        unsafe { if alignment <= ALIGNMENT { mi_realloc(pointer, size) } else { mi_realloc_aligned(pointer, size, alignment) } }.cast()
+        unsafe {
+            if alignment <= ALIGNMENT {
+                mi_realloc(pointer, size)
+            } else {
+                mi_realloc_aligned(pointer, size, alignment)
+            }
+        }
+        .cast()
     }
 }

@@ -23,7 +23,8 @@ pub(super) fn print_warning(warning: &str, hint: &str) {
     telemetry::write(&format!("warning: {}\nhint: {}\n", printable(warning), printable(hint)));
 }
 
-/// Returns a text without credentials, and without characters that control the terminal. Its further lines are indented.
+/// Returns a text without credentials, and without characters that control the terminal. Its further lines are
+/// indented.
 fn printable(text: &str) -> String {
     match credentials::hidden(text) {
         Cow::Borrowed(text) => visible::lines(text, CONTINUATION).into_owned(),
@@ -43,7 +44,11 @@ pub(super) fn enumerated(items: &[String]) -> String {
 /// Quotes a text as one word of a shell.
 pub(super) fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
-    if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
 }
 
 #[cfg(test)]
@@ -58,7 +63,10 @@ mod tests {
 
     #[test]
     fn errors_have_their_further_lines_indented_and_control_no_terminal() {
-        assert_eq!(printable("a\nerror: forged\u{1b}[2J at http://u:p@x"), "a\n  error: forged\\x1b[2J at http://***@x");
+        assert_eq!(
+            printable("a\nerror: forged\u{1b}[2J at http://u:p@x"),
+            "a\n  error: forged\\x1b[2J at http://***@x"
+        );
     }
 
     #[test]

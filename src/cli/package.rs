@@ -48,14 +48,15 @@ pub(super) struct Options {
     /// The operators serve all namespaces. This is the default.
     #[arg(long, short = 'A', env = "KOPFD_ALL_NAMESPACES", conflicts_with = "namespaces")]
     all_namespaces: bool,
-    /// The operators serve the namespaces of a pattern, such as `prod-*`. May be repeated. [env: KOPFD_NAMESPACES, separated by
-    /// spaces]
+    /// The operators serve the namespaces of a pattern, such as `prod-*`. May be repeated. [env: KOPFD_NAMESPACES,
+    /// separated by spaces]
     #[arg(long = "namespace", short = 'n', value_name = "PATTERN")]
     namespaces: Vec<String>,
     /// The namespace in which the operators run. Defaults to the name; that of a chart is chosen when it is installed.
     #[arg(long, alias = "namespace-of-operator", value_name = "NAMESPACE")]
     operator_namespace: Option<String>,
-    /// The name of the Deployment, the service account, and of what belongs to them. Defaults to the name of the operator.
+    /// The name of the Deployment, the service account, and of what belongs to them. Defaults to the name of the
+    /// operator.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// The image, whose entry point is kopfd.
@@ -70,7 +71,8 @@ pub(super) struct Options {
     /// The files are in this directory of the image, and not in a ConfigMap.
     #[arg(long, value_name = "DIR")]
     files_in_image: Option<String>,
-    /// The Secret with the key of the digests of Secrets in its entry `key`, for the setting `persistence.secrets: digests`.
+    /// The Secret with the key of the digests of Secrets in its entry `key`, for the setting `persistence.secrets:
+    /// digests`.
     #[arg(long, value_name = "NAME")]
     secrets_key: Option<String>,
     /// The Secret with the files of the certificate of webhooks, for settings with `certfile`.
@@ -143,14 +145,17 @@ impl Options {
             None if self.helm => RELEASE_NAMESPACE.to_owned(),
             None => name.replace('.', "-"),
         };
-        let mandatory =
-            operators.iter().map(|operator| &operator.settings.peering).find(|peering| peering.mandatory && !peering.standalone);
+        let mandatory = operators
+            .iter()
+            .map(|operator| &operator.settings.peering)
+            .find(|peering| peering.mandatory && !peering.standalone);
         let peering = self.peering.clone().or_else(|| mandatory.map(|peering| peering.name.clone()));
         let used = peering.clone().map_or(PeeringUse::Never, PeeringUse::Named);
         let asked = Asked { peering: used, leader_elect: self.replicas > 1, lease: None, apply_crds: self.apply_crds };
         let Some(needs) = rbac::needs(&asked, operators, scope) else { return Ok(None) };
         let (key_file, secrets) = self.secrets(operators)?;
-        let services = webhooks::services(operators, &namespace, self.replicas).map_err(|error| (error.to_string(), error.hint()))?;
+        let services = webhooks::services(operators, &namespace, self.replicas)
+            .map_err(|error| (error.to_string(), error.hint()))?;
         let served = match scope {
             Scope::Cluster => Vec::new(),
             Scope::Namespaces(patterns) => patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect(),
@@ -172,9 +177,15 @@ impl Options {
             secrets,
             key_file,
             grace: packaging::grace(operators).as_secs(),
-            finalizers: operators.iter().map(|operator| operator.settings.persistence.storages.finalizer.clone()).collect(),
+            finalizers: operators
+                .iter()
+                .map(|operator| operator.settings.persistence.storages.finalizer.clone())
+                .collect(),
             has_programs: operators.iter().any(|operator| !operator.declaration.allow.exec.is_empty()),
-            has_probes: operators.iter().flat_map(|operator| &operator.activities).any(|activity| activity.moment == Moment::Probe),
+            has_probes: operators
+                .iter()
+                .flat_map(|operator| &operator.activities)
+                .any(|activity| activity.moment == Moment::Probe),
             has_service_monitor: self.service_monitor,
             applies_definitions: self.apply_crds,
         }))
@@ -184,9 +195,10 @@ impl Options {
         match (&self.name, operators) {
             (Some(name), _) => Ok(name.clone()),
             (None, [operator]) => Ok(operator.name.clone()),
-            (None, _) => {
-                Err(("several operators run in one Deployment, which needs a name".to_owned(), "name it by `--name NAME`".to_owned()))
-            }
+            (None, _) => Err((
+                "several operators run in one Deployment, which needs a name".to_owned(),
+                "name it by `--name NAME`".to_owned(),
+            )),
         }
     }
 
@@ -204,28 +216,44 @@ impl Options {
     /// Returns the file with the key of digests, and the Secrets to mount.
     fn secrets(&self, operators: &[Operator]) -> Result<(Option<String>, Vec<MountedSecret>), Problem> {
         let mut secrets = Vec::new();
-        let needs_key = |operator: &&Operator| operator.settings.persistence.storages.secrets.form == SecretForm::Digests;
+        let needs_key =
+            |operator: &&Operator| operator.settings.persistence.storages.secrets.form == SecretForm::Digests;
         let key_file = match (&self.secrets_key, operators.iter().find(needs_key)) {
             (Some(secret), _) => {
-                secrets.push(MountedSecret { volume: "secrets-key", secret: secret.clone(), path: KEY_FOLDER.to_owned() });
+                secrets.push(MountedSecret {
+                    volume: "secrets-key",
+                    secret: secret.clone(),
+                    path: KEY_FOLDER.to_owned(),
+                });
                 Some(format!("{KEY_FOLDER}/key"))
             }
             (None, Some(operator)) => {
-                let problem = format!("the setting persistence.secrets of operator '{}' is `digests`, and needs a key", operator.name);
+                let problem = format!(
+                    "the setting persistence.secrets of operator '{}' is `digests`, and needs a key",
+                    operator.name
+                );
                 return Err((problem, "name a Secret with the entry `key` by `--secrets-key NAME`".to_owned()));
             }
             (None, None) => None,
         };
         let folder = webhooks::certificate_folder(operators).map_err(|error| (error.to_string(), error.hint()))?;
         match (folder, &self.certificate_secret) {
-            (Some(path), Some(secret)) => secrets.push(MountedSecret { volume: "certificate", secret: secret.clone(), path }),
+            (Some(path), Some(secret)) => {
+                secrets.push(MountedSecret { volume: "certificate", secret: secret.clone(), path });
+            }
             (Some(_), None) => {
-                let error = webhooks::WebhookError::Files(operators.first().map(|operator| operator.name.clone()).unwrap_or_default());
+                let error = webhooks::WebhookError::Files(
+                    operators.first().map(|operator| operator.name.clone()).unwrap_or_default(),
+                );
                 return Err((error.to_string(), error.hint()));
             }
             (None, Some(_)) => {
-                let problem = "`--certificate-secret` is for a certificate in files, but no settings name any".to_owned();
-                return Err((problem, "leave it out, or set `certfile` and `pkeyfile` in `settings.admission.server`".to_owned()));
+                let problem =
+                    "`--certificate-secret` is for a certificate in files, but no settings name any".to_owned();
+                return Err((
+                    problem,
+                    "leave it out, or set `certfile` and `pkeyfile` in `settings.admission.server`".to_owned(),
+                ));
             }
             (None, None) => {}
         }
@@ -243,7 +271,10 @@ fn definitions(operators: &[Operator]) -> BTreeMap<String, String> {
         let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let names = std::iter::once(format!("{name}.yaml")).chain((2..).map(|number| format!("{name}-{number}.yaml")));
         // Operators may share a file, and different files a name.
-        let free = names.into_iter().find(|name| definitions.get(name).is_none_or(|known| **known == **text)).expect("a number is free");
+        let free = names
+            .into_iter()
+            .find(|name| definitions.get(name).is_none_or(|known| **known == **text))
+            .expect("a number is free");
         definitions.insert(free, text.to_string());
     }
     definitions
@@ -252,11 +283,18 @@ fn definitions(operators: &[Operator]) -> BTreeMap<String, String> {
 /// Warns about webhooks that are never called, and those that fail whenever one of several pods ends.
 fn warn_of_webhooks(operators: &[Operator], replicas: u16) {
     for operator in operators {
-        let transient: Vec<String> =
-            operator.webhooks.iter().filter(|webhook| !webhook.is_persistent).map(|webhook| format!("'{}'", webhook.handler.id)).collect();
+        let transient: Vec<String> = operator
+            .webhooks
+            .iter()
+            .filter(|webhook| !webhook.is_persistent)
+            .map(|webhook| format!("'{}'", webhook.handler.id))
+            .collect();
         if operator.settings.admission.managed.is_none() && !operator.webhooks.is_empty() {
             print_warning(
-                &format!("operator '{}' does not manage the configurations of its webhooks: the API server calls none", operator.name),
+                &format!(
+                    "operator '{}' does not manage the configurations of its webhooks: the API server calls none",
+                    operator.name
+                ),
                 "set `settings.admission.managed`, or apply configurations of your own",
             );
         } else if replicas > 1 && !transient.is_empty() {
@@ -276,11 +314,17 @@ fn warn_of_webhooks(operators: &[Operator], replicas: u16) {
 fn replace(directory: &Path, files: &BTreeMap<String, String>) -> Result<(), Problem> {
     let failed = |path: &Path| {
         let path = path.display().to_string();
-        move |error: std::io::Error| (format!("cannot write {path}: {error}"), "choose another directory by `-o DIR`".to_owned())
+        move |error: std::io::Error| {
+            (format!("cannot write {path}: {error}"), "choose another directory by `-o DIR`".to_owned())
+        }
     };
     let mark = directory.join(MARK);
-    let former: BTreeSet<String> =
-        std::fs::read_to_string(&mark).unwrap_or_default().lines().filter(|line| is_inside(line)).map(str::to_owned).collect();
+    let former: BTreeSet<String> = std::fs::read_to_string(&mark)
+        .unwrap_or_default()
+        .lines()
+        .filter(|line| is_inside(line))
+        .map(str::to_owned)
+        .collect();
     let is_empty = std::fs::read_dir(directory).map_or(true, |mut entries| entries.next().is_none());
     if !is_empty && !mark.exists() {
         let problem = format!("the directory {} has other files", directory.display());
@@ -315,12 +359,20 @@ fn is_inside(path: &str) -> bool {
 
 fn print_next_steps(directory: &Path, options: &Options, package: &Package, files: &BTreeMap<String, String>) {
     let place = quoted(&directory.display().to_string());
-    let mut lines =
-        vec![format!("created {} in {place}", counted(files.len(), "file")), String::new(), "Apply it:".to_owned(), String::new()];
+    let mut lines = vec![
+        format!("created {} in {place}", counted(files.len(), "file")),
+        String::new(),
+        "Apply it:".to_owned(),
+        String::new(),
+    ];
     let has_definitions = files.keys().any(|path| path.starts_with("crds/"));
-    let namespace = if package.namespace == RELEASE_NAMESPACE { package.name.replace('.', "-") } else { package.namespace.clone() };
+    let namespace =
+        if package.namespace == RELEASE_NAMESPACE { package.name.replace('.', "-") } else { package.namespace.clone() };
     match options.form() {
-        Form::Helm => lines.push(format!("    helm upgrade --install {} {place} --namespace {namespace} --create-namespace", package.name)),
+        Form::Helm => lines.push(format!(
+            "    helm upgrade --install {} {place} --namespace {namespace} --create-namespace",
+            package.name
+        )),
         form => {
             let flag = if form == Form::Kustomize { "-k" } else { "-f" };
             if has_definitions {
@@ -345,8 +397,10 @@ mod tests {
     }
 
     fn names(directory: &Path) -> Vec<String> {
-        let mut names: Vec<String> =
-            std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<String> = std::fs::read_dir(directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }

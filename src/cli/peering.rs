@@ -44,7 +44,8 @@ impl PeeringOptions {
 /// Returns the identity of this process: that of its pod, or a new one.
 pub(super) fn own_identity(started: Timestamp) -> String {
     pod().unwrap_or_else(|| {
-        let letters: String = (0..3).map(|_| char::from(IDENTITY_LETTERS[rand::rng().random_range(0..IDENTITY_LETTERS.len())])).collect();
+        let letters: String =
+            (0..3).map(|_| char::from(IDENTITY_LETTERS[rand::rng().random_range(0..IDENTITY_LETTERS.len())])).collect();
         operator_identity(&user(), &host(), started, &letters)
     })
 }
@@ -75,16 +76,22 @@ fn user_of(users: &str, id: &str) -> Option<String> {
 
 fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned()).ok();
-    let name = name.filter(|name| !name.is_empty()).or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_else(|| "localhost".to_owned());
+    let name = name
+        .filter(|name| !name.is_empty())
+        .or_else(|| std::env::var("HOSTNAME").ok())
+        .unwrap_or_else(|| "localhost".to_owned());
     let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
     descriptive_host(&name, &names_of(&hosts, &name))
 }
 
 /// Returns the names of a machine in a file of hosts, and its address last.
 fn names_of(hosts: &str, name: &str) -> Vec<String> {
-    let entries = hosts.lines().map(|line| line.split('#').next().unwrap_or_default().split_whitespace().collect::<Vec<_>>());
+    let entries =
+        hosts.lines().map(|line| line.split('#').next().unwrap_or_default().split_whitespace().collect::<Vec<_>>());
     let found = entries.filter(|fields| fields.len() > 1).find(|fields| fields[1..].contains(&name));
-    found.map(|fields| fields[1..].iter().chain(&fields[..1]).map(|field| (*field).to_owned()).collect()).unwrap_or_default()
+    found
+        .map(|fields| fields[1..].iter().chain(&fields[..1]).map(|field| (*field).to_owned()).collect())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

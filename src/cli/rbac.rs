@@ -26,8 +26,8 @@ pub(super) struct Options {
     /// The operators serve all namespaces: the rights are in a ClusterRole. This is the default.
     #[arg(long, short = 'A', env = "KOPFD_ALL_NAMESPACES", conflicts_with = "namespaces")]
     all_namespaces: bool,
-    /// The operators serve this namespace: the rights are in a Role of it. May be repeated. The rights for a pattern, such as
-    /// `prod-*`, are in a ClusterRole. [env: KOPFD_NAMESPACES, separated by spaces]
+    /// The operators serve this namespace: the rights are in a Role of it. May be repeated. The rights for a pattern,
+    /// such as `prod-*`, are in a ClusterRole. [env: KOPFD_NAMESPACES, separated by spaces]
     #[arg(long = "namespace", short = 'n', value_name = "NAMESPACE")]
     namespaces: Vec<String>,
     /// The namespace in which the operators run, which has the service account.
@@ -91,7 +91,9 @@ pub(super) fn run(options: &Options) -> u8 {
     let rights = rights(&needs, &layout(&scope, &options.operator_namespace));
     let text = match options.output {
         Output::Yaml => roles::yaml(&account, &rights),
-        Output::Json => format!("{:#}\n", json!({"apiVersion": "v1", "kind": "List", "items": roles::objects(&account, &rights)})),
+        Output::Json => {
+            format!("{:#}\n", json!({"apiVersion": "v1", "kind": "List", "items": roles::objects(&account, &rights)}))
+        }
     };
     let mut stdout = anstream::stdout().lock();
     // A closed standard output, as with `head`, is not an error.
@@ -131,7 +133,12 @@ pub(super) fn needs(asked: &Asked, operators: &[Operator], scope: &Scope) -> Opt
     for operator in operators {
         let lease = asked.leader_elect.then(|| asked.lease.clone().unwrap_or_else(|| operator.name.clone()));
         let is_namespaced = matches!(scope, Scope::Namespaces(_));
-        let circumstances = Circumstances { is_namespaced, peering: asked.peering.clone(), lease, applies_definitions: asked.apply_crds };
+        let circumstances = Circumstances {
+            is_namespaced,
+            peering: asked.peering.clone(),
+            lease,
+            applies_definitions: asked.apply_crds,
+        };
         let found = rights::needs(operator, &known, &circumstances);
         needs.extend(found.needs);
         unresolved.extend(found.unresolved);
@@ -146,7 +153,9 @@ pub(super) fn needs(asked: &Asked, operators: &[Operator], scope: &Scope) -> Opt
 /// Returns where rights are needed. Namespaces of patterns are unknown.
 pub(super) fn layout(scope: &Scope, home: &str) -> Layout {
     let served = match scope {
-        Scope::Namespaces(patterns) if patterns.iter().all(|pattern| pattern.exact().is_some()) => Some(namespace::exact(patterns)),
+        Scope::Namespaces(patterns) if patterns.iter().all(|pattern| pattern.exact().is_some()) => {
+            Some(namespace::exact(patterns))
+        }
         Scope::Namespaces(_) | Scope::Cluster => None::<BTreeSet<String>>,
     };
     Layout { served, home: home.to_owned() }

@@ -18,7 +18,8 @@ const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/name
 /// Options of replicas.
 #[derive(Debug, Clone, Args)]
 pub(super) struct ReplicaOptions {
-    /// Of all replicas with this option, only one calls handlers. The others stand by: they watch and fill their indexes.
+    /// Of all replicas with this option, only one calls handlers. The others stand by: they watch and fill their
+    /// indexes.
     #[arg(long, env = "KOPFD_LEADER_ELECT")]
     pub leader_elect: bool,
     /// The name of the Lease by which the replicas elect their leader. By default, it is the name of the operator.
@@ -30,7 +31,8 @@ pub(super) struct ReplicaOptions {
     /// How long the others wait for a leader that does not renew its Lease: whole seconds.
     #[arg(long, env = "KOPFD_LEASE_DURATION", value_name = "TIME", default_value = "15s", value_parser = time)]
     pub lease_duration: Duration,
-    /// After this time without a successful renewal, a leader stops handling. It must be shorter than the duration of the Lease.
+    /// After this time without a successful renewal, a leader stops handling. It must be shorter than the duration of
+    /// the Lease.
     #[arg(long, env = "KOPFD_RENEW_DEADLINE", value_name = "TIME", default_value = "10s", value_parser = time)]
     pub renew_deadline: Duration,
     /// The pause between attempts to get or to renew the Lease.
@@ -54,12 +56,19 @@ impl ReplicaOptions {
     ///
     /// # Errors
     /// A problem and a hint, if the options do not fit together.
-    pub(super) fn leading(&self, operators: &[Operator], pod: Option<&str>) -> Result<Option<LeadingOptions>, (String, &'static str)> {
+    pub(super) fn leading(
+        &self,
+        operators: &[Operator],
+        pod: Option<&str>,
+    ) -> Result<Option<LeadingOptions>, (String, &'static str)> {
         if !self.leader_elect {
             return Ok(None);
         }
         if self.lease.is_some() && operators.len() > 1 {
-            let problem = format!("--lease names one Lease, but there are {} operators, which are elected separately", operators.len());
+            let problem = format!(
+                "--lease names one Lease, but there are {} operators, which are elected separately",
+                operators.len()
+            );
             return Err((problem, LEASE_HINT));
         }
         let Self { lease_duration, renew_deadline, retry_period, .. } = *self;
@@ -107,7 +116,10 @@ mod tests {
         let leading = options().leading(&[Operator::default()], Some("demo-0")).unwrap().unwrap();
         let again = options().leading(&[Operator::default()], Some("demo-0")).unwrap().unwrap();
         assert!(leading.identity.starts_with("demo-0_") && leading.identity != again.identity);
-        assert_eq!((leading.lease, leading.namespace.as_deref(), leading.timing), (None, Some("ops"), Timing::default()));
+        assert_eq!(
+            (leading.lease, leading.namespace.as_deref(), leading.timing),
+            (None, Some("ops"), Timing::default())
+        );
         let outside = options().leading(&[], None).unwrap().unwrap();
         assert!(outside.identity.starts_with(&format!("{}_", host_name())) && !host_name().is_empty());
     }

@@ -64,8 +64,8 @@ pub(super) struct Options {
     /// http://0.0.0.0:8080/healthz.
     #[arg(long, short = 'L', env = "KOPFD_LIVENESS", value_name = "URL", value_parser = LivenessUrl::parse)]
     pub liveness: Option<LivenessUrl>,
-    /// A file with the key of the digests of Secrets, for the setting `persistence.secrets: digests`: at least 32 characters
-    /// in its first line. Keys in further lines verify older digests.
+    /// A file with the key of the digests of Secrets, for the setting `persistence.secrets: digests`: at least 32
+    /// characters in its first line. Keys in further lines verify older digests.
     #[arg(long, env = "KOPFD_SECRETS_KEY_FILE", value_name = "FILE")]
     pub secrets_key_file: Option<PathBuf>,
     /// Options of peering.
@@ -157,15 +157,18 @@ pub(super) fn scope_of(is_everywhere: bool, namespaces: &[String]) -> Result<Sco
         patterns = named.split_whitespace().map(str::to_owned).collect();
     }
     match (is_everywhere, patterns.is_empty()) {
-        (true, false) => Err("-A and KOPFD_NAMESPACES exclude each other: serve either all namespaces or some".to_owned()),
+        (true, false) => {
+            Err("-A and KOPFD_NAMESPACES exclude each other: serve either all namespaces or some".to_owned())
+        }
         (_, true) => Ok(Scope::Cluster),
-        (_, false) => patterns.iter().map(|pattern| parse_pattern(pattern)).collect::<Result<_, _>>().map(Scope::Namespaces),
+        (_, false) => {
+            patterns.iter().map(|pattern| parse_pattern(pattern)).collect::<Result<_, _>>().map(Scope::Namespaces)
+        }
     }
 }
 
 /// The hint that shows how to create a key.
-const KEY_HINT: &str =
-    "`head -c 32 /dev/urandom | base64 > FILE` makes a key; name the file by `--secrets-key-file` or KOPFD_SECRETS_KEY_FILE";
+const KEY_HINT: &str = "`head -c 32 /dev/urandom | base64 > FILE` makes a key; name the file by `--secrets-key-file` or KOPFD_SECRETS_KEY_FILE";
 
 impl Options {
     /// Reads the keys of digests.
@@ -174,16 +177,19 @@ impl Options {
     /// A problem and a hint, if the file has no usable keys, or an operator needs one and there is no file.
     fn digest_keys(&self, operators: &[Operator]) -> Result<Keys, (String, &'static str)> {
         let Some(file) = &self.secrets_key_file else {
-            let needs_key = |operator: &&Operator| operator.settings.persistence.storages.secrets.form == SecretForm::Digests;
+            let needs_key =
+                |operator: &&Operator| operator.settings.persistence.storages.secrets.form == SecretForm::Digests;
             return match operators.iter().find(needs_key) {
-                Some(Operator { name, .. }) => {
-                    Err((format!("the setting persistence.secrets of operator '{name}' is `digests`, and needs a key"), KEY_HINT))
-                }
+                Some(Operator { name, .. }) => Err((
+                    format!("the setting persistence.secrets of operator '{name}' is `digests`, and needs a key"),
+                    KEY_HINT,
+                )),
                 None => Ok(Keys::default()),
             };
         };
-        let problem =
-            |problem: &dyn std::fmt::Display| (format!("the keys of digests in {} cannot be used: {problem}", file.display()), KEY_HINT);
+        let problem = |problem: &dyn std::fmt::Display| {
+            (format!("the keys of digests in {} cannot be used: {problem}", file.display()), KEY_HINT)
+        };
         let text = std::fs::read_to_string(file).map_err(|error| problem(&error))?;
         Keys::parse(&text).map_err(|error| problem(&error))
     }
@@ -244,7 +250,10 @@ async fn serve(
     let mut watchdog = Tasks::default();
     watchdog.spawn("signals", handle_signals(stop.clone(), exit_timeouts.clone()));
     let endpoints = Endpoints::default();
-    operators.iter().filter(|operator| !operator.hooks.is_empty()).for_each(|operator| endpoints.hooks.expect(&operator.name));
+    operators
+        .iter()
+        .filter(|operator| !operator.hooks.is_empty())
+        .for_each(|operator| endpoints.hooks.expect(&operator.name));
     let fibers = Fibers::default();
     let measured = fibers.clone();
     endpoints.metrics.measure_scripts(move || measured.memory());
@@ -272,7 +281,9 @@ async fn serve(
         checks_rights: true,
     };
     let mut is_failed = false;
-    let mut hangup = signal(SignalKind::hangup()).inspect_err(|error| warn!(target: "kopfd", "Cannot listen for SIGHUP: {error}")).ok();
+    let mut hangup = signal(SignalKind::hangup())
+        .inspect_err(|error| warn!(target: "kopfd", "Cannot listen for SIGHUP: {error}"))
+        .ok();
     let mut fleet = Fleet::start(operators, (paths, Target::Cluster), &shared, || access(options), &stop);
     if options.liveness.is_some() {
         let health = endpoints.health.clone();
@@ -314,7 +325,8 @@ async fn serve(
     if is_failed { FAILURE } else { SUCCESS }
 }
 
-/// Returns the name of the pod that this process runs in; its host name is that of the pod, unless the pod has another one.
+/// Returns the name of the pod that this process runs in; its host name is that of the pod, unless the pod has another
+/// one.
 fn pod() -> Option<String> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     variable("KUBERNETES_SERVICE_HOST")?;
@@ -335,7 +347,8 @@ async fn wanted_reload(files: &mut Files, hangup: Option<&mut Signal>) -> Trigge
     }
 }
 
-/// Starts the endpoints, if they are wanted. As in kopf, they exist only after the startup of all operators. Logs a failure.
+/// Starts the endpoints, if they are wanted. As in kopf, they exist only after the startup of all operators. Logs a
+/// failure.
 async fn listen(options: &Options, endpoints: &Endpoints) -> Result<Option<Server>, ()> {
     let Some(url) = &options.liveness else { return Ok(None) };
     match Server::start(url, endpoints.clone()).await {
@@ -361,7 +374,8 @@ fn config_of(options: &Options) -> config::Options {
 
 /// Stops everything at the first signal; ends the process at the second one, or when the exit timeout is over.
 async fn handle_signals(stop: Stop, exit_timeouts: ExitTimeouts) {
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
         warn!(target: "kopfd", "Cannot listen for signals. The process can only be killed.");
         return;
     };

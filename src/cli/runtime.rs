@@ -13,15 +13,15 @@ use crate::telemetry;
 use super::memory;
 use super::output::print_error;
 
-/// Up to this number of processors, one thread runs the engine and the scripts: the API server uses the others anyway, and a call needs
-/// no wake-up of another thread.
+/// Up to this number of processors, one thread runs the engine and the scripts: the API server uses the others anyway,
+/// and a call needs no wake-up of another thread.
 const ONE_THREAD_PROCESSORS: usize = 2;
 
 /// From this number of unanswered requests on, the only thread waits before it looks for answers.
 const MANY_REQUESTS: usize = 16;
 
-/// How long it waits then: it takes several answers and events up together, while their code is in the caches of the processor, and leaves
-/// the processor to the API server meanwhile. Each request of such a burst takes longer anyway.
+/// How long it waits then: it takes several answers and events up together, while their code is in the caches of the
+/// processor, and leaves the processor to the API server meanwhile. Each request of such a burst takes longer anyway.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Limit of engine threads: API servers cannot deliver more events than these handle.
@@ -29,8 +29,8 @@ const MAX_ENGINE_THREADS: usize = 4;
 
 /// The threads of operators on a cluster.
 pub(super) enum EngineRuntime {
-    /// One thread for the engine and the scripts. A task that wakes another one, such as a call of a script, costs no system call there; with a
-    /// `LocalSet` in an ordinary runtime, it does.
+    /// One thread for the engine and the scripts. A task that wakes another one, such as a call of a script, costs no
+    /// system call there; with a `LocalSet` in an ordinary runtime, it does.
     Shared(LocalRuntime),
     /// Threads of the engine; scripts have their own.
     Separate(Runtime),
@@ -39,8 +39,8 @@ pub(super) enum EngineRuntime {
 impl EngineRuntime {
     /// Starts as many threads as the processors can use. Prints the error if that fails.
     ///
-    /// With more than two processors, half of them run the engine, the others the scripts. One thread takes in 70,000 events per second;
-    /// the threads beyond that mostly wake each other.
+    /// With more than two processors, half of them run the engine, the others the scripts. One thread takes in 70,000
+    /// events per second; the threads beyond that mostly wake each other.
     pub(super) fn start() -> Option<Self> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         if processors <= ONE_THREAD_PROCESSORS {
@@ -86,7 +86,8 @@ impl EngineRuntime {
     }
 }
 
-/// Starts the threads of operators beside the embedded API server, as many as there are processors. Prints the error if that fails.
+/// Starts the threads of operators beside the embedded API server, as many as there are processors. Prints the error if
+/// that fails.
 pub(super) fn start_development_threads() -> Option<Runtime> {
     let mut builder = Builder::new_multi_thread();
     telemetry::batch_lines_of(&mut builder);

@@ -85,7 +85,8 @@ fn refused(at: &LivenessUrl, error: &ClientError) -> String {
 }
 
 fn foreign(at: &LivenessUrl, received: &Received) -> String {
-    let shown: String = String::from_utf8_lossy(&received.body).chars().filter(|letter| !letter.is_control()).take(MAX_SHOWN).collect();
+    let shown: String =
+        String::from_utf8_lossy(&received.body).chars().filter(|letter| !letter.is_control()).take(MAX_SHOWN).collect();
     let hint = "\nhint: name the URL that `kopfd run --liveness=URL` was started with, of this version or a later one";
     format!("{at} does not answer as kopfd does: HTTP {} {shown:?}{hint}", received.status)
 }

@@ -92,15 +92,22 @@ pub(super) fn run(options: &Options) -> u8 {
     diagnostics::print(&found.diagnostics);
     let selected = found.scenarios.into_iter().filter(|one| is_selected(one, options));
     let scenarios: Vec<Arc<Scenario>> = selected
-        .map(|one| Arc::new(Scenario { has_derived_rights: options.derived_rights, records_http: options.record_http, ..one }))
+        .map(|one| {
+            Arc::new(Scenario { has_derived_rights: options.derived_rights, records_http: options.record_http, ..one })
+        })
         .collect();
     if scenarios.is_empty() {
         print_error("no scenario name contains the text of `--filter`");
         return FAILURE;
     }
     let seeds = options.seeds.map(|count| options.seed..options.seed.saturating_add(count));
-    let wanted =
-        scenario::Options { seed: options.seed, seeds, checks_all: options.update, is_verbose: options.verbose, threads: options.threads };
+    let wanted = scenario::Options {
+        seed: options.seed,
+        seeds,
+        checks_all: options.update,
+        is_verbose: options.verbose,
+        threads: options.threads,
+    };
     let mut outcomes = scenario::run_all(&scenarios, &wanted);
     if options.update
         && let Err(problem) = update_files(&mut outcomes)
@@ -154,7 +161,8 @@ fn update_files(outcomes: &mut [Outcome]) -> Result<(), String> {
     for (path, source) in sources {
         let is_here = |outcome: &Outcome| *outcome.job.scenario.file() == path;
         let differences = outcomes.iter().filter(|outcome| is_here(outcome)).flat_map(|outcome| &outcome.failures);
-        let fixes = differences.flat_map(|failure| &failure.differences).filter_map(|difference| difference.fix.as_ref());
+        let fixes =
+            differences.flat_map(|failure| &failure.differences).filter_map(|difference| difference.fix.as_ref());
         let updated = scenario::update(&source, fixes);
         let count = updated.made.iter().filter(|is_made| **is_made).count();
         if count > 0 {
@@ -163,7 +171,8 @@ fn update_files(outcomes: &mut [Outcome]) -> Result<(), String> {
         }
         let mut made = updated.made.into_iter();
         let mut left = 0;
-        for failure in outcomes.iter_mut().filter(|outcome| is_here(outcome)).flat_map(|outcome| &mut outcome.failures) {
+        for failure in outcomes.iter_mut().filter(|outcome| is_here(outcome)).flat_map(|outcome| &mut outcome.failures)
+        {
             failure.differences.retain(|difference| difference.fix.is_none() || !made.next().unwrap_or_default());
             left += failure.differences.len();
         }

@@ -154,7 +154,8 @@ async fn carry_out(options: &Options, operators: Vec<Operator>, namespaces: Vec<
     };
     let mut account = Account::default();
     let work = Work { options, uninstaller, namespaces };
-    let done = if options.janitor { work.clean(&mut account).await } else { work.uninstall(&operators, &mut account).await };
+    let done =
+        if options.janitor { work.clean(&mut account).await } else { work.uninstall(&operators, &mut account).await };
     if let Err(error) = &done {
         print_error(&error.chain());
     }
@@ -172,8 +173,12 @@ impl Work<'_> {
     /// Frees objects of an operator that is gone.
     async fn clean(&self, account: &mut Account) -> Result<bool, Error> {
         let kinds = self.uninstaller.select(&self.options.kind);
-        let pairs: Vec<(Resource, String)> =
-            self.options.finalizer.iter().flat_map(|finalizer| kinds.iter().map(|kind| (kind.clone(), finalizer.clone()))).collect();
+        let pairs: Vec<(Resource, String)> = self
+            .options
+            .finalizer
+            .iter()
+            .flat_map(|finalizer| kinds.iter().map(|kind| (kind.clone(), finalizer.clone())))
+            .collect();
         self.free(&pairs, account).await;
         Ok(true)
     }
@@ -190,7 +195,10 @@ impl Work<'_> {
         let kinds: BTreeSet<(Resource, String)> = operators
             .iter()
             .flat_map(|operator| {
-                self.uninstaller.select(operator.persisting_selectors()).into_iter().map(|resource| (resource, finalizer(operator)))
+                self.uninstaller
+                    .select(operator.persisting_selectors())
+                    .into_iter()
+                    .map(|resource| (resource, finalizer(operator)))
             })
             .collect();
         let kinds: Vec<(Resource, String)> = kinds.into_iter().collect();
@@ -205,7 +213,9 @@ impl Work<'_> {
         }
         let waiting = self.uninstaller.drain(&kinds, &self.namespaces, self.options.timeout).await?;
         if !waiting.is_empty() {
-            account.left.extend(named(&waiting).into_iter().map(|title| format!("{title}: its deletion was not handled in time")));
+            account.left.extend(
+                named(&waiting).into_iter().map(|title| format!("{title}: its deletion was not handled in time")),
+            );
             print_error_with_hint(
                 &format!("handlers of deletions have not ended after {}", seconds(self.options.timeout)),
                 "look at the log of the operator, and try again; if it is gone for good, free the objects by `kopfd uninstall --janitor`",
@@ -229,7 +239,9 @@ impl Work<'_> {
             ));
         }
         for resource in self.uninstaller.select(&defined) {
-            account.done.push(format!("kept the definition of {}.{} with its objects", resource.plural, resource.group));
+            account
+                .done
+                .push(format!("kept the definition of {}.{} with its objects", resource.plural, resource.group));
         }
         Ok(true)
     }
@@ -286,15 +298,22 @@ impl Work<'_> {
         let replicas = replicas_identity(&replicas_name(self.options.lease.as_deref(), names), &home);
         for operator in operators {
             let peering = &operator.settings.peering;
-            let Some(name) = self.options.peering.as_ref().or(peering.mandatory.then_some(&peering.name)) else { continue };
+            let Some(name) = self.options.peering.as_ref().or(peering.mandatory.then_some(&peering.name)) else {
+                continue;
+            };
             let clusterwide = Some(peering.clusterwide.unwrap_or(self.namespaces.is_empty()));
-            let selectors = peering::selectors(&settings::Peering { clusterwide, standalone: false, ..peering.clone() });
+            let selectors =
+                peering::selectors(&settings::Peering { clusterwide, standalone: false, ..peering.clone() });
             // Pods that were stopped have left. The record of replicas is left to the next leader.
             let workload = self.options.name.as_ref().unwrap_or(&operator.name);
             let is_own = |identity: &str| identity == replicas || is_pod_of(identity, workload);
             match self.uninstaller.leave_peering(&selectors, &self.namespaces, name, is_own).await {
-                Ok(identities) => account.done.extend(identities.iter().map(|identity| format!("removed the peer {identity}"))),
-                Err(error) => account.left.push(format!("peers of {workload} in the peering '{name}': {}", error.chain())),
+                Ok(identities) => {
+                    account.done.extend(identities.iter().map(|identity| format!("removed the peer {identity}")));
+                }
+                Err(error) => {
+                    account.left.push(format!("peers of {workload} in the peering '{name}': {}", error.chain()));
+                }
             }
         }
     }
@@ -302,8 +321,13 @@ impl Work<'_> {
 
 /// Returns the objects that an operator has made for itself.
 fn own_objects(operator: &Operator, home: &str, lease: Option<&str>) -> Vec<OwnObject> {
-    let in_home =
-        |group, plural, kind, name: &str| OwnObject { group, plural, kind, namespace: Some(home.to_owned()), name: name.to_owned() };
+    let in_home = |group, plural, kind, name: &str| OwnObject {
+        group,
+        plural,
+        kind,
+        namespace: Some(home.to_owned()),
+        name: name.to_owned(),
+    };
     let mut objects = Vec::new();
     let admission = &operator.settings.admission;
     if let Some(managed) = &admission.managed {
@@ -312,11 +336,23 @@ fn own_objects(operator: &Operator, home: &str, lease: Option<&str>) -> Vec<OwnO
             ("validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),
             ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
         ];
-        objects.extend(kinds.map(|(plural, kind)| OwnObject { group, plural, kind, namespace: None, name: managed.clone() }));
+        objects.extend(kinds.map(|(plural, kind)| OwnObject {
+            group,
+            plural,
+            kind,
+            namespace: None,
+            name: managed.clone(),
+        }));
     }
     if let Some(secret) = admission.server.as_ref().and_then(|server| server.secret.as_ref()) {
         let namespace = secret.namespace.as_deref().unwrap_or(home).to_owned();
-        objects.push(OwnObject { group: "", plural: "secrets", kind: "Secret", namespace: Some(namespace), name: secret.name.clone() });
+        objects.push(OwnObject {
+            group: "",
+            plural: "secrets",
+            kind: "Secret",
+            namespace: Some(namespace),
+            name: secret.name.clone(),
+        });
     }
     objects.push(in_home("coordination.k8s.io", "leases", "Lease", lease.unwrap_or(&operator.name)));
     if operator.schedules.iter().any(|schedule| schedule.schedule.catches_up) {

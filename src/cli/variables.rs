@@ -1,4 +1,5 @@
-//! The environment variables of options: an empty one counts as not set, and flags take the usual words for yes and no, as in kopf.
+//! The environment variables of options: an empty one counts as not set, and flags take the usual words for yes and no,
+//! as in kopf.
 
 use std::any::TypeId;
 use std::ffi::OsStr;
@@ -12,7 +13,9 @@ pub(super) fn adapted(command: Command) -> Command {
 }
 
 fn argument(argument: Arg) -> Arg {
-    let Some(value) = argument.get_env().map(|name| std::env::var_os(name).unwrap_or_default()) else { return argument };
+    let Some(value) = argument.get_env().map(|name| std::env::var_os(name).unwrap_or_default()) else {
+        return argument;
+    };
     let is_flag = matches!(argument.get_action(), ArgAction::SetTrue);
     let is_bool = is_flag || argument.get_value_parser().type_id() == TypeId::of::<bool>();
     let argument = if is_bool { argument.value_parser(BoolishValueParser::new()) } else { argument };

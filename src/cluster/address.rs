@@ -7,7 +7,8 @@ use crate::object::Resource;
 
 use super::error::AddressError;
 
-/// The characters that are escaped in a segment of a path. Names may come from scripts, so these are all characters that could end it.
+/// The characters that are escaped in a segment of a path. Names may come from scripts, so these are all characters
+/// that could end it.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -172,7 +173,8 @@ mod tests {
         }
         // The recorded case has its parameters in an order that a parsed mapping does not keep.
         let parameters = input["kwargs"]["params"].as_object().cloned().unwrap_or_default();
-        let mut pairs: Vec<(&str, &str)> = parameters.iter().map(|(key, value)| (key.as_str(), value.as_str().unwrap())).collect();
+        let mut pairs: Vec<(&str, &str)> =
+            parameters.iter().map(|(key, value)| (key.as_str(), value.as_str().unwrap())).collect();
         pairs.sort_by_key(|(key, _)| *key != "watch");
         Ok(path + &query(&pairs))
     }
@@ -192,7 +194,8 @@ mod tests {
 
     #[test]
     fn a_name_cannot_leave_its_place() {
-        let roles = Resource { group: "rbac".into(), version: "v1".into(), plural: "roles".into(), ..Resource::default() };
+        let roles =
+            Resource { group: "rbac".into(), version: "v1".into(), plural: "roles".into(), ..Resource::default() };
         assert_eq!(object(&roles, None, "system:a/b?c").unwrap(), "/apis/rbac/v1/roles/system:a%2Fb%3Fc");
         assert!(matches!(object(&roles, None, ""), Err(AddressError::NoName(_))));
         assert!(matches!(object(&roles, Some("x"), "a"), Err(AddressError::NotNamespaced(_))));

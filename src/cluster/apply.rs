@@ -1,4 +1,5 @@
-//! Sends the changes of one object: up to four requests, split by the status subresource and by operations that need an exact version.
+//! Sends the changes of one object: up to four requests, split by the status subresource and by operations that need an
+//! exact version.
 
 use std::sync::LazyLock;
 
@@ -28,8 +29,8 @@ const NEVER: &str = "~which~never~arrives";
 
 /// Sends patches: the client, or a scripted server in tests.
 pub trait Requests: Sync {
-    /// Sends a patch and returns the changed object: at least the fields of `wanted` and the metadata that determine the version to wait for;
-    /// without `wanted`, the whole object.
+    /// Sends a patch and returns the changed object: at least the fields of `wanted` and the metadata that determine
+    /// the version to wait for; without `wanted`, the whole object.
     fn patch(
         &self,
         path: &str,
@@ -51,7 +52,8 @@ impl Requests for Client {
         let request = Request::new(http::Method::PATCH, path).with_json(content_type, payload);
         let response = self.request(&request).await?;
         match wanted {
-            Some(wanted) => wire::excerpt(&response.body, [wanted, &DETERMINING_THE_VERSION]).map_err(|error| Error::Payload(error.into())),
+            Some(wanted) => wire::excerpt(&response.body, [wanted, &DETERMINING_THE_VERSION])
+                .map_err(|error| Error::Payload(error.into())),
             None => response.json(),
         }
     }
@@ -73,8 +75,8 @@ pub struct Applied {
 }
 
 impl Applied {
-    /// Returns the version whose event the next handling waits for. If a later request found no object, only the deletion event is new: events of the
-    /// earlier requests may still be on their way, and must not be handled.
+    /// Returns the version whose event the next handling waits for. If a later request found no object, only the
+    /// deletion event is new: events of the earlier requests may still be on their way, and must not be handled.
     pub fn expected_version(&self) -> Option<String> {
         let outdated = self.versions.last().filter(|_| self.is_gone);
         outdated.map(|version| [version, NEVER].concat()).or_else(|| self.version.clone())
@@ -96,11 +98,13 @@ impl Confirmation for Unconfirmed {
     }
 }
 
-/// Sends a patch of an object, and waits before each further request of it for the event of the earlier one. API servers first try a patch
-/// on the state from their own watch: while that is outdated, the try fails in the store, and they make it a second time.
+/// Sends a patch of an object, and waits before each further request of it for the event of the earlier one. API
+/// servers first try a patch on the state from their own watch: while that is outdated, the try fails in the store, and
+/// they make it a second time.
 ///
 /// # Errors
-/// If a request fails, unless the object is gone or a function met a newer version. Requests sent before the failure stay in effect.
+/// If a request fails, unless the object is gone or a function met a newer version. Requests sent before the failure
+/// stay in effect.
 pub async fn apply(
     api: &impl Requests,
     resource: &Resource,
@@ -123,7 +127,13 @@ pub async fn apply(
     };
     let Sender { latest, versions, .. } = sender;
     let inconsistencies = latest.as_ref().map(|latest| inconsistencies(&patch.merge, latest)).unwrap_or_default();
-    Ok(Applied { version: latest.as_ref().and_then(awaited_version), versions, remaining, inconsistencies, is_gone: false })
+    Ok(Applied {
+        version: latest.as_ref().and_then(awaited_version),
+        versions,
+        remaining,
+        inconsistencies,
+        is_gone: false,
+    })
 }
 
 /// Returns a body with a change made.
@@ -262,13 +272,17 @@ fn is_of_status(operation: &Value) -> bool {
     path == "/status" || path.starts_with("/status/")
 }
 
-/// Returns the version to wait for. After the removal of the last finalizer only the deletion event follows, whose version is different;
-/// events before it must not be handled.
+/// Returns the version to wait for. After the removal of the last finalizer only the deletion event follows, whose
+/// version is different; events before it must not be handled.
 fn awaited_version(object: &Value) -> Option<String> {
     let metadata = object.get("metadata")?;
     let version = metadata.get("resourceVersion")?.as_str()?;
     let is_set = |key| metadata.get(key).is_some_and(|value| !is_falsy(value));
-    Some(if is_set("deletionTimestamp") && !is_set("finalizers") { format!("{version}{NEVER}") } else { version.to_owned() })
+    Some(if is_set("deletionTimestamp") && !is_set("finalizers") {
+        format!("{version}{NEVER}")
+    } else {
+        version.to_owned()
+    })
 }
 
 fn inconsistencies(merge: &Map<String, Value>, object: &Value) -> Vec<diff::Item> {
@@ -284,7 +298,8 @@ fn is_dropped_when_empty(path: &[String]) -> bool {
 
 /// Returns the inconsistencies as a text for a log.
 pub fn describe(items: &[diff::Item]) -> String {
-    let described = items.iter().map(|item| format!("{} {}: {} -> {}", item.op.as_str(), item.path.join("."), item.old, item.new));
+    let described =
+        items.iter().map(|item| format!("{} {}: {} -> {}", item.op.as_str(), item.path.join("."), item.old, item.new));
     described.collect::<Vec<_>>().join(", ")
 }
 
@@ -294,7 +309,8 @@ mod tests {
 
     use super::*;
 
-    /// A server that answers with an object of the next version in its list, or that there is none; and the requests and waits so far.
+    /// A server that answers with an object of the next version in its list, or that there is none; and the requests
+    /// and waits so far.
     #[derive(Default)]
     struct Scripted {
         versions: Mutex<Vec<&'static str>>,

@@ -68,7 +68,12 @@ impl Client {
     ///
     /// # Errors
     /// If the login fails.
-    pub async fn with_login(login: Box<dyn Login>, networking: Networking, watching: Watching, clock: Clock) -> Result<Self, Error> {
+    pub async fn with_login(
+        login: Box<dyn Login>,
+        networking: Networking,
+        watching: Watching,
+        clock: Clock,
+    ) -> Result<Self, Error> {
         let client = Self::new(login, ConnectionSettings { networking, watching }, clock);
         client.log_in().await?;
         Ok(client)
@@ -87,7 +92,8 @@ impl Client {
         Self { fence: self.fence.clone(), ..other }
     }
 
-    /// Returns the client with a fence: requests that may write fail while it is closed, and when it closes before their end.
+    /// Returns the client with a fence: requests that may write fail while it is closed, and when it closes before
+    /// their end.
     #[must_use]
     pub fn fenced(&self, fence: Arc<dyn Fence>) -> Self {
         Self { fence: Some(Fenced(fence)), ..self.clone() }
@@ -147,7 +153,8 @@ impl Client {
     /// # Errors
     /// The last failure.
     pub async fn request(&self, request: &Request) -> Result<Response, Error> {
-        let pauses: Vec<Duration> = self.settings().networking.error_backoffs.iter().copied().take(request.max_retries).collect();
+        let pauses: Vec<Duration> =
+            self.settings().networking.error_backoffs.iter().copied().take(request.max_retries).collect();
         let total = if request.repeat == Repeat::Never { 1 } else { pauses.len() + 1 };
         let mut backoff = Backoff::new(pauses);
         let mut number = 1;
@@ -195,13 +202,18 @@ impl Client {
         self.with_credentials(request, |_| 200, open).await
     }
 
-    async fn open_with(&self, connection: &Connection, request: &Request, limit: Option<Duration>) -> Result<ByteStream, Error> {
+    async fn open_with(
+        &self,
+        connection: &Connection,
+        request: &Request,
+        limit: Option<Duration>,
+    ) -> Result<ByteStream, Error> {
         let answer = in_time(limit, send(&*connection.watches, request, None, true)).await?;
         if (200..300).contains(&answer.status) { Ok(answer.body) } else { Err(self.failure_of(answer, limit).await) }
     }
 
-    /// Opens a connection for another protocol by a GET request with further headers, and runs work on it. Nothing is repeated. Although it
-    /// is a GET, it may write: it needs an open fence, and ends when the fence closes.
+    /// Opens a connection for another protocol by a GET request with further headers, and runs work on it. Nothing is
+    /// repeated. Although it is a GET, it may write: it needs an open fence, and ends when the fence closes.
     ///
     /// *Cancel safety*: the connection is closed. Work that the server has begun by then may go on.
     ///
@@ -218,7 +230,8 @@ impl Client {
     {
         let request = &Request::get(path).repeated(Repeat::Never);
         let run = async {
-            let switch = |connection: Arc<Connection>| async move { self.switch_with(&connection, request, headers).await };
+            let switch =
+                |connection: Arc<Connection>| async move { self.switch_with(&connection, request, headers).await };
             let (answered, duplex) = self.with_credentials(request, |_| 101, switch).await?;
             work(answered, duplex).await
         };
@@ -275,7 +288,9 @@ impl Client {
                 budget.wait(shared).await;
             }
             match shared.counted(request, status_of, send(Arc::clone(&session.connection))).await {
-                Err(error) if error.status() == Some(401) => session = credentials.renew(session.generation, Need::Refused, shared).await?,
+                Err(error) if error.status() == Some(401) => {
+                    session = credentials.renew(session.generation, Need::Refused, shared).await?;
+                }
                 other => return other,
             }
         }
@@ -299,9 +314,17 @@ impl Client {
         }
     }
 
-    async fn send_once(&self, connection: &Connection, request: &Request, fence: Option<&Fenced>) -> Result<Response, Error> {
-        let _permit =
-            if self.is_urgent { None } else { Some(self.inner.in_flight.acquire().await.expect("the semaphore is never closed")) };
+    async fn send_once(
+        &self,
+        connection: &Connection,
+        request: &Request,
+        fence: Option<&Fenced>,
+    ) -> Result<Response, Error> {
+        let _permit = if self.is_urgent {
+            None
+        } else {
+            Some(self.inner.in_flight.acquire().await.expect("the semaphore is never closed"))
+        };
         let _counted = Counted::begin();
         in_time(self.settings().networking.request_timeout, async {
             let answer = send(&*connection.calls, request, fence, false).await?;
@@ -309,7 +332,11 @@ impl Client {
             let body = collect(answer.body, usize::MAX).await?;
             match status {
                 200..300 => Ok(Response { status, headers, body }),
-                _ => Err(request.without_secrets(Error::of_answer(status, self.inner.shared.retry_after(&headers), &body))),
+                _ => Err(request.without_secrets(Error::of_answer(
+                    status,
+                    self.inner.shared.retry_after(&headers),
+                    &body,
+                ))),
             }
         })
         .await

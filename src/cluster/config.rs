@@ -166,7 +166,8 @@ impl BuiltIn {
         let authority = directory.join("ca.crt");
         if authority.exists() {
             let certificates = CertificateDer::pem_file_iter(&authority).map_err(|error| failed(&error))?;
-            let certificates: Result<Vec<_>, _> = certificates.map(|found| found.map(|certificate| certificate.to_vec())).collect();
+            let certificates: Result<Vec<_>, _> =
+                certificates.map(|found| found.map(|certificate| certificate.to_vec())).collect();
             config.root_cert = Some(certificates.map_err(|error| failed(&error))?);
             config.root_cert_file = Some(authority);
         }
@@ -182,23 +183,31 @@ impl Login for BuiltIn {
 }
 
 /// Runs work that blocks on a thread for that.
-pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, LoginError> + Send + 'static) -> Result<T, LoginError> {
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, LoginError> + Send + 'static,
+) -> Result<T, LoginError> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| Err(setup(&error.to_string())))
 }
 
-/// Returns the configuration of a kubeconfig's current context. Proxies of the environment are used only if the settings allow it.
+/// Returns the configuration of a kubeconfig's current context. Proxies of the environment are used only if the
+/// settings allow it.
 pub(super) fn resolve(kubeconfig: Kubeconfig, networking: &Networking) -> Result<kube::Config, LoginError> {
     let own_proxy = proxy(&kubeconfig);
     let mut config = kube::Config::try_from(kubeconfig).map_err(|error| LoginError::Kubeconfig(message(error)))?;
     if !networking.trust_env {
-        config.proxy_url = own_proxy.map(|url| url.parse()).transpose().map_err(|_| setup("the proxy's address cannot be read"))?;
+        config.proxy_url =
+            own_proxy.map(|url| url.parse()).transpose().map_err(|_| setup("the proxy's address cannot be read"))?;
     }
     Ok(config)
 }
 
 /// Returns connections to the server of a configuration.
-pub(super) fn open(config: kube::Config, expires_at: Option<Timestamp>, settings: &ConnectionSettings) -> Result<Connection, LoginError> {
+pub(super) fn open(
+    config: kube::Config,
+    expires_at: Option<Timestamp>,
+    settings: &ConnectionSettings,
+) -> Result<Connection, LoginError> {
     open_guarded(config, expires_at, settings, None)
 }
 
@@ -321,7 +330,10 @@ mod tests {
         std::fs::write(sources.service_account.join("token"), "secret").unwrap();
         std::fs::write(sources.service_account.join("namespace"), "mine\n").unwrap();
         let found = config(Options::default(), sources.clone()).unwrap();
-        assert_eq!((found.cluster_url.host(), found.default_namespace.as_str()), (Some("kubernetes.default.svc"), "mine"));
+        assert_eq!(
+            (found.cluster_url.host(), found.default_namespace.as_str()),
+            (Some("kubernetes.default.svc"), "mine")
+        );
         let found = config(Options { kubeconfig: Some(file), ..Options::default() }, sources).unwrap();
         assert_eq!(found.cluster_url.host(), Some("one"));
     }
@@ -335,7 +347,10 @@ mod tests {
         assert!(config(options, sources(&directory)).unwrap_err().to_string().contains("current context"));
         let options = Options { kubeconfig: Some("/nowhere".into()), ..Options::default() };
         let message = config(options, sources(&directory)).unwrap_err().to_string();
-        assert_eq!(message, "failed to use the kubeconfig: cannot read /nowhere: No such file or directory (os error 2)");
+        assert_eq!(
+            message,
+            "failed to use the kubeconfig: cannot read /nowhere: No such file or directory (os error 2)"
+        );
         let file = kubeconfig(&directory, "two", "two", "https://two");
         let options = Options { kubeconfig: Some(file), context: Some("zz".into()), ..Options::default() };
         let message = config(options, sources(&directory)).unwrap_err().to_string();

@@ -89,7 +89,11 @@ impl std::fmt::Debug for ConnectionInfo {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { server, priority, expiration, .. } = self;
         let mut shown = formatter.debug_struct("ConnectionInfo");
-        shown.field("server", server).field("priority", priority).field("expiration", expiration).finish_non_exhaustive()
+        shown
+            .field("server", server)
+            .field("priority", priority)
+            .field("expiration", expiration)
+            .finish_non_exhaustive()
     }
 }
 
@@ -158,7 +162,8 @@ impl ConnectionInfo {
         let mut config = config::resolve(self.kubeconfig()?, &networking)?;
         if let Some(scheme) = self.scheme.as_deref().filter(|scheme| !scheme.is_empty()) {
             let text = self.token.as_ref().map_or_else(|| scheme.to_owned(), |token| format!("{scheme} {token}"));
-            let mut value = HeaderValue::from_str(&text).map_err(|_| setup("`scheme` and `token` must be plain text"))?;
+            let mut value =
+                HeaderValue::from_str(&text).map_err(|_| setup("`scheme` and `token` must be plain text"))?;
             value.set_sensitive(true);
             let name: HeaderName = header::AUTHORIZATION;
             config.headers.push((name, value));
@@ -265,9 +270,11 @@ impl BuiltIn {
 fn info_of_kubeconfig(kubeconfig: &Kubeconfig) -> Result<ConnectionInfo, LoginError> {
     let missing = |what: &str| LoginError::Kubeconfig(format!("there is no {what}"));
     let current = kubeconfig.current_context.as_ref().ok_or_else(|| missing("current context"))?;
-    let context = kubeconfig.contexts.iter().find(|named| named.name == *current).and_then(|named| named.context.clone());
+    let context =
+        kubeconfig.contexts.iter().find(|named| named.name == *current).and_then(|named| named.context.clone());
     let context = context.ok_or_else(|| missing(&format!("context {current:?}")))?;
-    let cluster = kubeconfig.clusters.iter().find(|named| named.name == context.cluster).and_then(|named| named.cluster.clone());
+    let cluster =
+        kubeconfig.clusters.iter().find(|named| named.name == context.cluster).and_then(|named| named.cluster.clone());
     let cluster = cluster.ok_or_else(|| missing(&format!("cluster {:?}", context.cluster)))?;
     let user = kubeconfig.auth_infos.iter().find(|named| Some(&named.name) == context.user.as_ref());
     let mut user = user.and_then(|named| named.auth_info.clone()).unwrap_or_default();
@@ -275,7 +282,8 @@ fn info_of_kubeconfig(kubeconfig: &Kubeconfig) -> Result<ConnectionInfo, LoginEr
     let user = serde_json::to_value(&user).unwrap_or_default();
     let text = |pointer: &str| user.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let of_file = || {
-        let read = text("/tokenFile").map(|file| std::fs::read_to_string(&file).map_err(|error| format!("cannot read {file}: {error}")));
+        let read = text("/tokenFile")
+            .map(|file| std::fs::read_to_string(&file).map_err(|error| format!("cannot read {file}: {error}")));
         read.transpose().map(|token| token.map(|token| token.trim().to_owned())).map_err(LoginError::Kubeconfig)
     };
     let token = match text("/token").or_else(|| text("/auth-provider/config/access-token")) {
@@ -316,9 +324,15 @@ mod tests {
         assert_eq!(problem(json!({"token": "t"})), "`server` is missing: the URL of the API server");
         assert!(problem(json!({"sever": "x"})).starts_with("unknown field `sever`, expected one of `server`"));
         assert_eq!(problem(json!({"server": "x", "token": 12345})), "`token` has a wrong type");
-        assert_eq!(problem(json!({"server": "x", "ca_path": "a", "ca_data": "b"})), "`ca_path` and `ca_data` exclude each other");
+        assert_eq!(
+            problem(json!({"server": "x", "ca_path": "a", "ca_data": "b"})),
+            "`ca_path` and `ca_data` exclude each other"
+        );
         assert!(problem(json!({"server": "x", "expiration": "soon"})).starts_with("`expiration` must be a time"));
-        assert!(!format!("{:?}", ConnectionInfo { token: Some("secret".into()), ..ConnectionInfo::default() }).contains("secret"));
+        assert!(
+            !format!("{:?}", ConnectionInfo { token: Some("secret".into()), ..ConnectionInfo::default() })
+                .contains("secret")
+        );
     }
 
     #[test]
@@ -332,17 +346,25 @@ mod tests {
     #[test]
     fn credentials_become_those_of_a_kubeconfig() {
         let config = |value: Value| ConnectionInfo::read(&value).unwrap().config(&Networking::default()).unwrap();
-        let found = config(json!({"server": "https://one:6443", "token": "t", "default_namespace": "mine", "insecure": true}));
+        let found =
+            config(json!({"server": "https://one:6443", "token": "t", "default_namespace": "mine", "insecure": true}));
         assert_eq!((found.cluster_url.host(), found.default_namespace.as_str()), (Some("one"), "mine"));
         assert!(found.accept_invalid_certs && found.auth_info.token.is_some() && found.headers.is_empty());
         let header = |value: Value| config(value).headers.first().map(|(_, value)| value.to_str().unwrap().to_owned());
-        assert_eq!(header(json!({"server": "https://one", "scheme": "Token", "token": "t"})).as_deref(), Some("Token t"));
+        assert_eq!(
+            header(json!({"server": "https://one", "scheme": "Token", "token": "t"})).as_deref(),
+            Some("Token t")
+        );
         assert_eq!(header(json!({"server": "https://one", "scheme": "Negotiate"})).as_deref(), Some("Negotiate"));
         let user = |value: Value| config(value).auth_info;
         assert!(user(json!({"server": "https://one", "username": "u"})).username.is_none());
         assert!(user(json!({"server": "https://one", "username": "u", "password": "p"})).username.is_some());
         assert!(user(json!({"server": "https://one", "certificate_path": "c"})).client_certificate.is_none());
-        assert!(user(json!({"server": "https://one", "certificate_path": "c", "private_key_path": "k"})).client_certificate.is_some());
+        assert!(
+            user(json!({"server": "https://one", "certificate_path": "c", "private_key_path": "k"}))
+                .client_certificate
+                .is_some()
+        );
     }
 
     #[test]
@@ -354,7 +376,8 @@ mod tests {
 
     #[test]
     fn equal_credentials_have_equal_fingerprints() {
-        let info = |token: &str| ConnectionInfo { token: Some(token.to_owned()), ..ConnectionInfo::default() }.fingerprint();
+        let info =
+            |token: &str| ConnectionInfo { token: Some(token.to_owned()), ..ConnectionInfo::default() }.fingerprint();
         assert_eq!(info("a"), info("a"));
         assert_ne!(info("a"), info("b"));
     }

@@ -67,7 +67,8 @@ where
     let mut targets = Vec::new();
     if groups.is_none_or(|groups| groups.contains("")) {
         let versions: Versions = parse(fetch("/api".to_owned(), usize::MAX).await?)?;
-        let core = versions.versions.into_iter().map(|version| Target { group: String::new(), version, is_preferred: true });
+        let core =
+            versions.versions.into_iter().map(|version| Target { group: String::new(), version, is_preferred: true });
         targets.extend(core);
     }
     if groups.is_none_or(|groups| groups.iter().any(|group| !group.is_empty())) {
@@ -91,7 +92,12 @@ fn gather(found: Vec<(Target, Result<Entries, Error>)>) -> Result<Scan, Error> {
             Err(error) if error.is_not_found() => {}
             Err(error @ (Error::Connect(_) | Error::Connection(_) | Error::Login(_))) => return Err(error),
             Err(error) => {
-                warn!(group = target.group, version = target.version, error = error.chain(), "An API group cannot be read and is skipped.");
+                warn!(
+                    group = target.group,
+                    version = target.version,
+                    error = error.chain(),
+                    "An API group cannot be read and is skipped."
+                );
                 scan.skipped.insert(target.group);
             }
         }
@@ -228,7 +234,10 @@ pub(super) mod tests {
         let case = vector_api();
         let (requested, scan) = scanned(&case["input"]["api"], None).await;
         assert_eq!(json!(requested), case["expected"]["requested_urls"]);
-        assert_eq!(json!(scan.unwrap().resources.iter().map(to_value).collect::<Vec<_>>()), case["expected"]["resources"]);
+        assert_eq!(
+            json!(scan.unwrap().resources.iter().map(to_value).collect::<Vec<_>>()),
+            case["expected"]["resources"]
+        );
     }
 
     #[tokio::test]

@@ -8,7 +8,8 @@ use serde_json::Value;
 use crate::kit::errors;
 use crate::object::secret::Values;
 
-/// The longest pause that the server can ask for. It bounds what a mistaken header does; a server that is still busy asks again.
+/// The longest pause that the server can ask for. It bounds what a mistaken header does; a server that is still busy
+/// asks again.
 pub(crate) const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
 
 /// Characters kept of an error text if the server does not answer with a `Status`.
@@ -67,7 +68,9 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LoginError {
     /// There is neither a service account nor a kubeconfig.
-    #[error("no credentials: there is no service account in this container, KUBECONFIG is not set, and there is no ~/.kube/config")]
+    #[error(
+        "no credentials: there is no service account in this container, KUBECONFIG is not set, and there is no ~/.kube/config"
+    )]
     Nothing,
     /// The kubeconfig cannot be used.
     #[error("failed to use the kubeconfig: {0}")]
@@ -130,14 +133,18 @@ pub enum KindError {
 fn describe(status: u16, reason: Option<&str>, message: &str) -> String {
     let known = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
     let reason = reason.or(known).unwrap_or("unknown");
-    if message.is_empty() { format!("HTTP {status} ({reason})") } else { format!("HTTP {status} ({reason}): {message}") }
+    if message.is_empty() {
+        format!("HTTP {status} ({reason})")
+    } else {
+        format!("HTTP {status} ({reason}): {message}")
+    }
 }
 
 impl Error {
     /// Returns the error of a failed answer.
     ///
-    /// The status is that of HTTP. The body is used only if it is a `Status`; other JSON is dropped, as it might contain secrets, and
-    /// other text is cut.
+    /// The status is that of HTTP. The body is used only if it is a `Status`; other JSON is dropped, as it might
+    /// contain secrets, and other text is cut.
     pub fn of_answer(status: u16, retry_after: Option<u64>, body: &[u8]) -> Self {
         let (mut reason, mut message, mut details) = (None, String::new(), None);
         match serde_json::from_slice::<Value>(body) {
@@ -183,7 +190,9 @@ impl Error {
     /// Returns the duration of `Retry-After`, up to five minutes.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Status { retry_after, .. } => retry_after.map(|asked| Duration::from_secs(asked).min(MAX_RETRY_AFTER)),
+            Self::Status { retry_after, .. } => {
+                retry_after.map(|asked| Duration::from_secs(asked).min(MAX_RETRY_AFTER))
+            }
             _ => None,
         }
     }
@@ -205,7 +214,8 @@ impl Error {
         matches!(self, Self::Status { status: 422, message, .. } if message.contains("status.storedVersions"))
     }
 
-    /// Tells whether an applied object has values of wrong types. Servers report this as an internal error, but retrying does not help.
+    /// Tells whether an applied object has values of wrong types. Servers report this as an internal error, but
+    /// retrying does not help.
     pub(crate) fn is_about_types(&self) -> bool {
         matches!(self, Self::Status { status: 500, message, .. } if message.starts_with("failed to create typed patch object"))
     }
@@ -239,7 +249,8 @@ mod tests {
     #[test]
     fn values_of_a_secret_are_neither_in_the_message_nor_in_the_details() {
         let values = Values::of_request(&json!({"stringData": {"a": "hunter2"}}));
-        let details = json!({"causes": [{"field": "data[a]", "message": "Invalid value: \"aHVudGVyMg==\""}], "name": "s"});
+        let details =
+            json!({"causes": [{"field": "data[a]", "message": "Invalid value: \"aHVudGVyMg==\""}], "name": "s"});
         let body = json!({"kind": "Status", "message": "data[a]: Invalid value: \"hunter2\"", "details": details});
         let error = Error::of_answer(422, None, body.to_string().as_bytes()).without(&values);
         assert_eq!(error.to_string(), "HTTP 422 (Unprocessable Entity): data[a]: Invalid value: \"***\"");

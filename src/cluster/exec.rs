@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE};
+use http::header::{
+    CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
 use http::{HeaderMap, HeaderValue};
 use rand::RngExt as _;
 use sha1::{Digest as _, Sha1};
@@ -52,7 +54,9 @@ pub(super) async fn run(client: &Client, pod: String, command: Command) -> Ended
     let done = match done {
         Err(_) => Err(Problem::Timeout(command.time)),
         // The protocol is negotiated before the request is seen: the server has no other words for it.
-        Ok(Err(Problem::Request(Error::Status { status: 403, reason: None, details, retry_after, .. }))) if command.stdin.is_some() => {
+        Ok(Err(Problem::Request(Error::Status { status: 403, reason: None, details, retry_after, .. })))
+            if command.stdin.is_some() =>
+        {
             let message = "the server has refused the protocol v5.channel.k8s.io, without which a command cannot be told where its \
                            standard input ends"
                 .to_owned();
@@ -63,7 +67,13 @@ pub(super) async fn run(client: &Client, pod: String, command: Command) -> Ended
     (done, output)
 }
 
-async fn exchange(client: &Client, path: &str, versions: &[Version], command: &Command, output: &mut Output) -> Result<i32, Problem> {
+async fn exchange(
+    client: &Client,
+    path: &str,
+    versions: &[Version],
+    command: &Command,
+    output: &mut Output,
+) -> Result<i32, Problem> {
     let key = STANDARD.encode(rand::rng().random::<[u8; 16]>());
     let headers = handshake(&key, versions);
     // The client knows only errors of requests; the others are returned separately.
@@ -90,8 +100,11 @@ fn query(command: &Command) -> String {
     let container = container.iter().map(|container| ("container", container.as_str()));
     let stdin = stdin.iter().map(|_| ("stdin", "true"));
     let streams = [("stdout", "true"), ("stderr", "true")];
-    let parameters: Vec<(&str, &str)> =
-        container.chain(stdin).chain(streams).chain(arguments.iter().map(|argument| ("command", argument.as_str()))).collect();
+    let parameters: Vec<(&str, &str)> = container
+        .chain(stdin)
+        .chain(streams)
+        .chain(arguments.iter().map(|argument| ("command", argument.as_str())))
+        .collect();
     address::query(&parameters)
 }
 
@@ -150,7 +163,10 @@ mod tests {
     fn each_argument_is_a_parameter_and_nothing_goes_through_a_shell() {
         let arguments = ["sh", "-c", "a & b; c=\"$d\"\n"].map(str::to_owned).to_vec();
         let command = Command { container: Some("main".to_owned()), arguments, ..Command::default() };
-        assert_eq!(query(&command), "?container=main&stdout=true&stderr=true&command=sh&command=-c&command=a+%26+b%3B+c%3D%22%24d%22%0A");
+        assert_eq!(
+            query(&command),
+            "?container=main&stdout=true&stderr=true&command=sh&command=-c&command=a+%26+b%3B+c%3D%22%24d%22%0A"
+        );
         let command = Command { stdin: Some(Vec::new()), arguments: vec!["cat".to_owned()], ..Command::default() };
         assert_eq!(query(&command), "?stdin=true&stdout=true&stderr=true&command=cat");
     }

@@ -1,7 +1,8 @@
 //! Fences of requests: a request that may write is sent only while it is allowed, and is aborted when that ends.
 //!
-//! The rule is checked three times: before a request waits for a connection, when its bytes are handed to the connection, and as long as its
-//! answer is awaited. Only the second check is exact if the process was stopped: time may pass before any other line of code.
+//! The rule is checked three times: before a request waits for a connection, when its bytes are handed to the
+//! connection, and as long as its answer is awaited. Only the second check is exact if the process was stopped: time
+//! may pass before any other line of code.
 
 use std::fmt;
 use std::pin::Pin;

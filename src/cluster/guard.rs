@@ -55,9 +55,14 @@ impl Service<Name> for CheckedResolver {
         Box::pin(async move {
             let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
             let host = name.as_str().trim_end_matches('.');
-            let refusals: Vec<Option<String>> = found.iter().map(|address| guard.refusal_of_address(host, address.ip())).collect();
-            let allowed: Vec<SocketAddr> =
-                found.iter().zip(&refusals).filter(|(_, refusal)| refusal.is_none()).map(|(address, _)| *address).collect();
+            let refusals: Vec<Option<String>> =
+                found.iter().map(|address| guard.refusal_of_address(host, address.ip())).collect();
+            let allowed: Vec<SocketAddr> = found
+                .iter()
+                .zip(&refusals)
+                .filter(|(_, refusal)| refusal.is_none())
+                .map(|(address, _)| *address)
+                .collect();
             match refusals.into_iter().flatten().next() {
                 Some(refusal) if allowed.is_empty() => Err(io::Error::other(Refused(refusal))),
                 _ => Ok(allowed.into_iter()),

@@ -84,11 +84,17 @@ impl ObjectClient {
         found(self.send(Request::get(place.path()?)).await)
     }
 
-    /// Returns all objects of a resource, in one namespace or in all, with their kind and version. Large lists are read in pages.
+    /// Returns all objects of a resource, in one namespace or in all, with their kind and version. Large lists are read
+    /// in pages.
     ///
     /// # Errors
     /// If a request fails.
-    pub async fn list(&self, resource: &Resource, namespace: Option<&str>, selection: &Selection) -> Result<Vec<Value>, Error> {
+    pub async fn list(
+        &self,
+        resource: &Resource,
+        namespace: Option<&str>,
+        selection: &Selection,
+    ) -> Result<Vec<Value>, Error> {
         let path = address::collection(resource, namespace)?;
         match self.pages(&path, Some(PAGE), selection).await {
             // The version of the first page has expired; a list in one piece cannot expire.
@@ -108,12 +114,17 @@ impl ObjectClient {
                 ("limit", limit),
                 ("continue", next.as_deref()),
             ];
-            let parameters: Vec<(&str, &str)> = pieces.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+            let parameters: Vec<(&str, &str)> =
+                pieces.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
             let mut page = self.send(Request::get(path.to_owned() + &address::query(&parameters))).await?;
             if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
                 objects.extend(items);
             }
-            next = page.pointer("/metadata/continue").and_then(Value::as_str).filter(|next| !next.is_empty()).map(str::to_owned);
+            next = page
+                .pointer("/metadata/continue")
+                .and_then(Value::as_str)
+                .filter(|next| !next.is_empty())
+                .map(str::to_owned);
             if next.is_none() {
                 return Ok(objects);
             }
@@ -129,7 +140,8 @@ impl ObjectClient {
         if resource.namespaced && place.namespace.is_none() {
             return Err(AddressError::NoNamespace(resource.to_string()).into());
         }
-        let path = address::collection(resource, place.namespace)? + &address::query(&[("fieldManager", &self.manager)]);
+        let path =
+            address::collection(resource, place.namespace)? + &address::query(&[("fieldManager", &self.manager)]);
         self.send(Request::new(Method::POST, path).with_json(JSON, object).repeated(Repeat::Unreached)).await
     }
 
@@ -150,21 +162,30 @@ impl ObjectClient {
     /// If the request fails; with status 409 if others own some of the fields and force is not allowed.
     pub async fn apply(&self, resource: &Resource, object: &Value, force: bool) -> Result<Value, Error> {
         let force = if force { "true" } else { "false" };
-        let path = ObjectAddress::of(resource, object).path()? + &address::query(&[("fieldManager", &self.manager), ("force", force)]);
+        let path = ObjectAddress::of(resource, object).path()?
+            + &address::query(&[("fieldManager", &self.manager), ("force", force)]);
         self.send(Request::new(Method::PATCH, path).with_json(APPLY_PATCH, object)).await
     }
 
-    /// Changes an object, or one of its subresources, by a merge patch (a mapping) or a JSON patch (an array), and returns it.
+    /// Changes an object, or one of its subresources, by a merge patch (a mapping) or a JSON patch (an array), and
+    /// returns it.
     ///
     /// # Errors
-    /// If the request fails. JSON patches may append to lists, so they are retried only if the server certainly did not process them.
-    pub async fn patch(&self, place: ObjectAddress<'_>, subresource: Option<&str>, patch: &Value) -> Result<Value, Error> {
+    /// If the request fails. JSON patches may append to lists, so they are retried only if the server certainly did not
+    /// process them.
+    pub async fn patch(
+        &self,
+        place: ObjectAddress<'_>,
+        subresource: Option<&str>,
+        patch: &Value,
+    ) -> Result<Value, Error> {
         let mut path = place.path()?;
         if let Some(name) = subresource {
             path = address::subresource(path, name);
         }
         path.push_str(&address::query(&[("fieldManager", &self.manager)]));
-        let (content_type, repeat) = if patch.is_array() { (JSON_PATCH, Repeat::Unreached) } else { (MERGE_PATCH, Repeat::Safe) };
+        let (content_type, repeat) =
+            if patch.is_array() { (JSON_PATCH, Repeat::Unreached) } else { (MERGE_PATCH, Repeat::Safe) };
         self.send(Request::new(Method::PATCH, path).with_json(content_type, patch).repeated(repeat)).await
     }
 
@@ -182,7 +203,8 @@ impl ObjectClient {
     /// # Errors
     /// If the request fails.
     pub async fn delete(&self, place: ObjectAddress<'_>, deletion: &Deletion) -> Result<bool, Error> {
-        let mut options = Map::from_iter([("apiVersion".to_owned(), json!("v1")), ("kind".to_owned(), json!("DeleteOptions"))]);
+        let mut options =
+            Map::from_iter([("apiVersion".to_owned(), json!("v1")), ("kind".to_owned(), json!("DeleteOptions"))]);
         if let Some(propagation) = &deletion.propagation {
             options.insert("propagationPolicy".to_owned(), json!(propagation));
         }
@@ -196,8 +218,14 @@ impl ObjectClient {
     /// Creates a subresource of an object, such as the eviction of a pod, and returns the answer.
     ///
     /// # Errors
-    /// If the request fails; it is sent once, since an answer such as "too many requests" is about the object, and not about the server.
-    pub async fn create_subresource(&self, place: ObjectAddress<'_>, subresource: &str, object: &Value) -> Result<Value, Error> {
+    /// If the request fails; it is sent once, since an answer such as "too many requests" is about the object, and not
+    /// about the server.
+    pub async fn create_subresource(
+        &self,
+        place: ObjectAddress<'_>,
+        subresource: &str,
+        object: &Value,
+    ) -> Result<Value, Error> {
         let path = address::subresource(place.path()?, subresource);
         self.send(Request::new(Method::POST, path).with_json(JSON, object).repeated(Repeat::Never)).await
     }
@@ -223,7 +251,13 @@ impl ObjectClient {
     ///
     /// # Errors
     /// If the request fails; only reading is repeated if the server may have processed it.
-    pub async fn raw(&self, method: &str, path: &str, content_type: &'static str, body: Option<&Value>) -> Result<Bytes, Error> {
+    pub async fn raw(
+        &self,
+        method: &str,
+        path: &str,
+        content_type: &'static str,
+        body: Option<&Value>,
+    ) -> Result<Bytes, Error> {
         let method = Method::from_bytes(method.as_bytes()).map_err(|error| Error::Payload(error.into()))?;
         let repeat = if is_write(&method) { Repeat::Unreached } else { Repeat::Safe };
         let request = Request::new(method, path).repeated(repeat);
@@ -234,7 +268,8 @@ impl ObjectClient {
         Ok(self.client.request(&request).await?.body)
     }
 
-    /// Returns the operations of the same field manager in the cluster of a kubeconfig, with its kinds. Writes have the same fence.
+    /// Returns the operations of the same field manager in the cluster of a kubeconfig, with its kinds. Writes have the
+    /// same fence.
     ///
     /// # Errors
     /// If the kubeconfig cannot be used.
@@ -252,7 +287,12 @@ impl ObjectClient {
     ///
     /// # Errors
     /// If a namespace is given for a kind without namespaces.
-    pub fn watcher(&self, resource: &Resource, namespace: Option<&str>, selection: Selection) -> Result<Watcher, Error> {
+    pub fn watcher(
+        &self,
+        resource: &Resource,
+        namespace: Option<&str>,
+        selection: Selection,
+    ) -> Result<Watcher, Error> {
         Ok(Watcher::new(self.client.clone(), resource.clone(), namespace)?.selecting(selection))
     }
 

@@ -36,13 +36,18 @@ struct Known {
 }
 
 impl OtherClusters {
-    /// Returns the client of a kubeconfig's current context, with its kinds. It has the settings, the clock and the fence of the operator's own
-    /// client. The same text with the same guard gives the same client, while it is in use.
+    /// Returns the client of a kubeconfig's current context, with its kinds. It has the settings, the clock and the
+    /// fence of the operator's own client. The same text with the same guard gives the same client, while it is in use.
     ///
     /// # Errors
-    /// If the kubeconfig cannot be read, if it names files or programs, which would be those of this machine, or if its server or its proxy may
-    /// not be connected with.
-    pub fn client(&self, kubeconfig: &str, guarded: &Guarded, own: &Client) -> Result<(Client, Arc<ResourceResolver>), LoginError> {
+    /// If the kubeconfig cannot be read, if it names files or programs, which would be those of this machine, or if its
+    /// server or its proxy may not be connected with.
+    pub fn client(
+        &self,
+        kubeconfig: &str,
+        guarded: &Guarded,
+        own: &Client,
+    ) -> Result<(Client, Arc<ResourceResolver>), LoginError> {
         let mut hasher = DefaultHasher::new();
         (kubeconfig, &guarded.name).hash(&mut hasher);
         let (key, now) = (hasher.finish(), Instant::now());
@@ -87,7 +92,9 @@ impl Inline {
         let kubeconfig = read.map_err(|_| LoginError::Kubeconfig("the kubeconfig cannot be read".to_owned()))?;
         match foreign(&kubeconfig) {
             None => Ok(Self { kubeconfig, guard: Arc::clone(guard) }),
-            Some(what) => Err(LoginError::Kubeconfig(format!("`{what}` is refused: the kubeconfig of another cluster has all as data"))),
+            Some(what) => Err(LoginError::Kubeconfig(format!(
+                "`{what}` is refused: the kubeconfig of another cluster has all as data"
+            ))),
         }
     }
 
@@ -188,11 +195,14 @@ mod tests {
             ("auth-provider: {name: x, config: {}}", "", "auth-provider"),
             ("token: x", ", certificate-authority: /etc/ca.pem", "certificate-authority"),
         ] {
-            let error =
-                Inline::read(&kubeconfig(user, cluster), &anywhere().guard).err().map(|error| error.to_string()).unwrap_or_default();
+            let error = Inline::read(&kubeconfig(user, cluster), &anywhere().guard)
+                .err()
+                .map(|error| error.to_string())
+                .unwrap_or_default();
             assert!(error.contains(&format!("`{key}`")), "{user}{cluster}: {error}");
         }
-        let secret = Inline::read("token: [secret", &anywhere().guard).err().map(|error| error.to_string()).unwrap_or_default();
+        let secret =
+            Inline::read("token: [secret", &anywhere().guard).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(!secret.contains("secret") && secret.contains("cannot be read"), "{secret}");
     }
 
@@ -222,7 +232,10 @@ mod tests {
             clusters.client(&text, &guarded, &own).err().map(|error| error.to_string()).unwrap_or_default()
         };
         assert_eq!(refusal("server: \"https://[::1]:6443\""), "failed to use the kubeconfig: ::1 is the machine");
-        assert_eq!(refusal("server: \"https://unlisted:6443\""), "failed to use the kubeconfig: unlisted:6443 is not listed");
+        assert_eq!(
+            refusal("server: \"https://unlisted:6443\""),
+            "failed to use the kubeconfig: unlisted:6443 is not listed"
+        );
         let proxied = "server: \"https://example.com\", proxy-url: \"http://127.0.0.1:3128\"";
         assert_eq!(refusal(proxied), "failed to use the kubeconfig: 127.0.0.1 is the machine");
         assert_eq!(refusal("server: \"https://example.com\""), "");

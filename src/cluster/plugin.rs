@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use super::error::LoginError;
 
-/// Stores the credentials of the plug-in, if there is one, in the fields that a kubeconfig has for them. Returns when they expire.
+/// Stores the credentials of the plug-in, if there is one, in the fields that a kubeconfig has for them. Returns when
+/// they expire.
 ///
 /// It runs once for each login, since it may ask the user. It blocks.
 ///
@@ -65,7 +66,8 @@ fn run(exec: &ExecConfig) -> Result<Vec<u8>, String> {
         .stderr(if is_interactive { Stdio::inherit() } else { Stdio::piped() })
         .stdout(Stdio::piped());
     let hint = exec.install_hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default();
-    let output = process.spawn().and_then(std::process::Child::wait_with_output).map_err(|error| format!("{error}{hint}"))?;
+    let output =
+        process.spawn().and_then(std::process::Child::wait_with_output).map_err(|error| format!("{error}{hint}"))?;
     if output.status.success() {
         return Ok(output.stdout);
     }
@@ -88,7 +90,8 @@ fn request(exec: &ExecConfig, is_interactive: bool) -> Result<Value, String> {
 }
 
 fn parse(printed: &[u8]) -> Result<Status, String> {
-    let credential: Credential = serde_json::from_slice(printed).map_err(|error| format!("it printed no ExecCredential: {error}"))?;
+    let credential: Credential =
+        serde_json::from_slice(printed).map_err(|error| format!("it printed no ExecCredential: {error}"))?;
     let status = credential.status.ok_or("it printed an ExecCredential without a status")?;
     let has_certificate = status.client_certificate_data.is_some() && status.client_key_data.is_some();
     if status.token.is_none() && !has_certificate {
@@ -109,8 +112,7 @@ mod tests {
 
     #[test]
     fn a_token_has_an_expiration_time() {
-        let script =
-            r#"echo "{\"kind\":\"ExecCredential\",\"status\":{\"token\":\"t-$WHO\",\"expirationTimestamp\":\"2030-01-01T00:00:00Z\"}}""#;
+        let script = r#"echo "{\"kind\":\"ExecCredential\",\"status\":{\"token\":\"t-$WHO\",\"expirationTimestamp\":\"2030-01-01T00:00:00Z\"}}""#;
         let mut auth = with_plugin(script);
         assert_eq!(resolve(&mut auth).unwrap().unwrap().to_string(), "2030-01-01T00:00:00Z");
         assert_eq!(serde_json::to_value(&auth).unwrap()["token"], "t-me");

@@ -1,4 +1,5 @@
-//! From the texts and objects of scripts to resources: `deployments`, `batch/v1/CronJob`, `{apiVersion: v1, kind: Pod}`.
+//! From the texts and objects of scripts to resources: `deployments`, `batch/v1/CronJob`, `{apiVersion: v1, kind:
+//! Pod}`.
 
 use std::time::Duration;
 
@@ -32,7 +33,8 @@ impl ResourceResolver {
     /// Stores the result of another scan, of all groups or of some.
     pub fn learn(&self, scan: &Scan, groups: Option<&std::collections::BTreeSet<String>>) {
         let mut resources = self.resources.write();
-        let is_fresh = |group: &String| groups.is_none_or(|groups| groups.contains(group)) && !scan.skipped.contains(group);
+        let is_fresh =
+            |group: &String| groups.is_none_or(|groups| groups.contains(group)) && !scan.skipped.contains(group);
         resources.retain(|resource| !is_fresh(&resource.group));
         resources.extend(scan.resources.iter().cloned());
         resources.sort();
@@ -109,7 +111,10 @@ mod tests {
         let scanned = script.requests.lock().len();
         assert_eq!(resolve(&kinds, "v1/Pod").await.unwrap().plural, "pods");
         for _ in 0..5 {
-            assert_eq!(resolve(&kinds, "widgets").await.unwrap_err().to_string(), "the cluster has no resource \"widgets\"");
+            assert_eq!(
+                resolve(&kinds, "widgets").await.unwrap_err().to_string(),
+                "the cluster has no resource \"widgets\""
+            );
         }
         assert_eq!(script.requests.lock().len(), scanned);
     }

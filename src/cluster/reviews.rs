@@ -68,7 +68,8 @@ pub(crate) async fn is_allowed(client: &Client, attributes: &Attributes<'_>) -> 
 pub(crate) async fn rules_in(client: &Client, namespace: &str) -> Result<Rules, Error> {
     let answer = ask(client, "SelfSubjectRulesReview", &json!({"namespace": namespace})).await?;
     let status = &answer["status"];
-    let texts = |value: &Value| value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+    let texts =
+        |value: &Value| value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
     let rules = status["resourceRules"].as_array().into_iter().flatten().map(|rule| ReviewedRule {
         groups: texts(&rule["apiGroups"]),
         resources: texts(&rule["resources"]),
@@ -99,8 +100,13 @@ mod tests {
             );
             Ok(answer(201, r#"{"status":{"allowed":true}}"#))
         });
-        let wanted =
-            Attributes { verb: "patch", group: "apps", resource: "deployments/scale", namespace: Some("n"), ..Attributes::default() };
+        let wanted = Attributes {
+            verb: "patch",
+            group: "apps",
+            resource: "deployments/scale",
+            namespace: Some("n"),
+            ..Attributes::default()
+        };
         assert!(is_allowed(&script.client().await, &wanted).await.unwrap());
         assert_eq!(*script.requests.lock(), ["POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews"]);
     }
@@ -114,7 +120,8 @@ mod tests {
         let rules = rules_in(&script.client().await, "n").await.unwrap();
         assert!(rules.are_incomplete);
         let texts = |text: &str| vec![text.to_owned()];
-        let first = ReviewedRule { groups: texts(""), resources: texts("pods"), names: texts("a"), verbs: texts("get") };
+        let first =
+            ReviewedRule { groups: texts(""), resources: texts("pods"), names: texts("a"), verbs: texts("get") };
         assert_eq!(rules.rules, [first, ReviewedRule { verbs: texts("*"), ..ReviewedRule::default() }]);
     }
 }

@@ -97,13 +97,18 @@ mod tests {
 
     #[test]
     fn a_value_has_no_line_break_at_its_end_and_is_not_empty() {
-        let value = |text: &str| value_of(&json!({"data": {"token": STANDARD.encode(text)}}), "ops/ci", "token").map_err(|e| e.to_string());
+        let value = |text: &str| {
+            value_of(&json!({"data": {"token": STANDARD.encode(text)}}), "ops/ci", "token").map_err(|e| e.to_string())
+        };
         assert_eq!(value("s3cret").unwrap(), b"s3cret");
         assert_eq!(value("s3cret\n").unwrap(), b"s3cret");
         assert_eq!(value("a\nb\r\n").unwrap(), b"a\nb");
         for empty in ["", "\n", "\r\n"] {
             assert_eq!(value(empty).unwrap_err(), "`token` of the Secret ops/ci is empty");
         }
-        assert_eq!(value_of(&json!({}), "ops/ci", "token").unwrap_err().to_string(), "the Secret ops/ci has no `token`");
+        assert_eq!(
+            value_of(&json!({}), "ops/ci", "token").unwrap_err().to_string(),
+            "the Secret ops/ci has no `token`"
+        );
     }
 }

@@ -51,7 +51,8 @@ pub trait Transport: Send + Sync {
     /// Sends a request and waits for the headers of its answer.
     fn send(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Answer, Error>>;
 
-    /// Sends a request for another protocol on its connection. Without connections, as in one process, servers have no other protocols.
+    /// Sends a request for another protocol on its connection. Without connections, as in one process, servers have no
+    /// other protocols.
     fn upgrade(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Upgrade, Error>> {
         let sent = self.send(request);
         Box::pin(async move { sent.await.map(Upgrade::Refused) })
@@ -118,7 +119,8 @@ pub trait Login: Send + Sync {
 /// Concurrent calls, each on its own connection. More calls would only wait in the server.
 pub const IN_FLIGHT: usize = 64;
 
-/// Number of idle connections kept: as many as there are requests in flight, since a new connection costs more than several calls.
+/// Number of idle connections kept: as many as there are requests in flight, since a new connection costs more than
+/// several calls.
 const IDLE_CONNECTIONS: usize = IN_FLIGHT;
 
 /// How long an idle connection is kept, as in kopf's client: their buffers are not needed after a burst.
@@ -197,7 +199,9 @@ fn tls(config: &kube::Config) -> Result<ClientConfig, LoginError> {
     let mut tls = config.rustls_client_config().map_err(setup)?;
     let trust = match (&config.root_cert_file, &config.root_cert) {
         _ if config.accept_invalid_certs => None,
-        (Some(file), _) => Some(Trust::of_file(file).map_err(|error| LoginError::Setup(format!("{}: {error}", file.display())))?),
+        (Some(file), _) => {
+            Some(Trust::of_file(file).map_err(|error| LoginError::Setup(format!("{}: {error}", file.display())))?)
+        }
         (None, Some(roots)) => Some(Trust::new(roots.iter().cloned().map(CertificateDer::from).collect())),
         // The authorities of the system.
         (None, None) => None,
@@ -214,8 +218,8 @@ fn https<C>(config: &kube::Config, connector: C) -> Result<HttpsConnector<C>, Lo
         let name = ServerName::try_from(name).map_err(|error| LoginError::Setup(error.to_string()))?;
         https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
-    // HTTP/2 would make every call wait for one shared connection, also in the server: measured at 1.2 times the work and 1.4 times the
-    // time of HTTP/1.1.
+    // HTTP/2 would make every call wait for one shared connection, also in the server: measured at 1.2 times the work
+    // and 1.4 times the time of HTTP/1.1.
     Ok(https.enable_http1().wrap_connector(connector))
 }
 
@@ -273,7 +277,9 @@ struct ServerAddress {
 impl ServerAddress {
     fn of(server: &Uri) -> Result<Self, LoginError> {
         let (Some(scheme), Some(authority)) = (server.scheme(), server.authority()) else {
-            return Err(LoginError::Setup(format!("the address of the server, {server}, does not begin with https:// or http://")));
+            return Err(LoginError::Setup(format!(
+                "the address of the server, {server}, does not begin with https:// or http://"
+            )));
         };
         let path = server.path().trim_end_matches('/').to_owned();
         Ok(Self { scheme: scheme.clone(), authority: authority.clone(), path })
@@ -303,7 +309,11 @@ struct Direct {
 }
 
 impl Direct {
-    fn request(&self, request: Request<Bytes>, fence: Option<Fenced>) -> BoxFuture<'static, Result<Response<Incoming>, Error>> {
+    fn request(
+        &self,
+        request: Request<Bytes>,
+        fence: Option<Fenced>,
+    ) -> BoxFuture<'static, Result<Response<Incoming>, Error>> {
         let mut request = request.map(|data| FencedBody::new(data, fence));
         match self.server.join(request.uri()) {
             Ok(uri) => *request.uri_mut() = uri,
@@ -346,7 +356,8 @@ where
     Answer { status: head.status.as_u16(), headers: head.headers, body }
 }
 
-/// Distinguishes requests that certainly did not reach the server, requests that may have reached it, and errors of the credentials.
+/// Distinguishes requests that certainly did not reach the server, requests that may have reached it, and errors of the
+/// credentials.
 fn classify(error: BoxError) -> Error {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
     while let Some(link) = cause {
@@ -361,12 +372,15 @@ fn classify(error: BoxError) -> Error {
         }
         cause = link.source();
     }
-    let is_connect = |link: &(dyn std::error::Error + 'static)| link.downcast_ref::<HttpError>().is_some_and(HttpError::is_connect);
-    let is_unreached = std::iter::successors(Some(&*error as &(dyn std::error::Error + 'static)), |link| link.source()).any(is_connect);
+    let is_connect =
+        |link: &(dyn std::error::Error + 'static)| link.downcast_ref::<HttpError>().is_some_and(HttpError::is_connect);
+    let is_unreached = std::iter::successors(Some(&*error as &(dyn std::error::Error + 'static)), |link| link.source())
+        .any(is_connect);
     if is_unreached { Error::Connect(error) } else { Error::Connection(error) }
 }
 
-/// Returns the text of an error about a server that may not be connected with. Errors of input and output hide their causes.
+/// Returns the text of an error about a server that may not be connected with. Errors of input and output hide their
+/// causes.
 fn refused(link: &(dyn std::error::Error + 'static)) -> Option<String> {
     let inner = link.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
     let refused = link.downcast_ref::<Refused>().or_else(|| inner?.downcast_ref::<Refused>());

@@ -6,8 +6,8 @@
 //!   └── pause ────────┴── the version is lost (410, a server set back), or the server reports an error
 //! ```
 //!
-//! On request, the known objects are passed on once more: they are listed while the stream stays open. An object with a newer state than the
-//! one seen last is left to its event in the stream.
+//! On request, the known objects are passed on once more: they are listed while the stream stays open. An object with a
+//! newer state than the one seen last is left to its event in the stream.
 
 mod failures;
 mod known;
@@ -49,7 +49,8 @@ const EMPTY_PAUSES: [u64; 5] = [0, 100, 300, 1000, 2000];
 /// A stream that lasted this long counts as working, even without events.
 const WORKING: Duration = Duration::from_secs(1);
 
-/// Watches the objects of one resource, in one namespace or in all. It remembers the existing objects, so it may be stopped and run again.
+/// Watches the objects of one resource, in one namespace or in all. It remembers the existing objects, so it may be
+/// stopped and run again.
 pub struct Watcher {
     requests: Requests,
     known: Known,
@@ -68,11 +69,18 @@ impl Watcher {
     pub fn new(client: Client, resource: Resource, namespace: Option<&str>) -> Result<Self, Error> {
         let requests = Requests::new(client, resource, namespace)?;
         let failures = Failures::none(requests.settings().networking.error_backoffs.clone());
-        Ok(Self { requests, known: Known::default(), failures, revisits: Revisits::new(None), touches: None, relists: None })
+        Ok(Self {
+            requests,
+            known: Known::default(),
+            failures,
+            revisits: Revisits::new(None),
+            touches: None,
+            relists: None,
+        })
     }
 
-    /// Returns the watcher with a signal, at whose changes it lists everything anew, and watches from the version of that list: no event of
-    /// an earlier version comes after the begin of the list.
+    /// Returns the watcher with a signal, at whose changes it lists everything anew, and watches from the version of
+    /// that list: no event of an earlier version comes after the begin of the list.
     pub fn with_relists(self, relists: watch::Receiver<u64>) -> Self {
         Self { relists: Some(relists), ..self }
     }
@@ -297,7 +305,8 @@ impl Watcher {
         }
     }
 
-    /// Lists the known objects, and passes on those whose state is the one seen last. The others have an event in the stream.
+    /// Lists the known objects, and passes on those whose state is the one seen last. The others have an event in the
+    /// stream.
     async fn revisit(&mut self, sink: &mut impl Sink) -> Result<(), Error> {
         let mut next: Option<String> = None;
         loop {
@@ -306,7 +315,12 @@ impl Watcher {
             for item in page.items.into_iter().flatten() {
                 let Ok(head) = PartialMetadata::of(item.get()) else { continue };
                 if self.known.is_latest(&head) {
-                    let seen = Seen { event_kind: EventKind::Revisited, head: &head, text: item.get(), resource: &self.requests.resource };
+                    let seen = Seen {
+                        event_kind: EventKind::Revisited,
+                        head: &head,
+                        text: item.get(),
+                        resource: &self.requests.resource,
+                    };
                     sink.seen(seen).await;
                 }
             }
@@ -317,19 +331,31 @@ impl Watcher {
         }
     }
 
-    /// Passes a touched object on, if its state is the one seen last. A later state is in the stream, and an earlier one was followed by a
-    /// change, which was passed on after the object was read.
+    /// Passes a touched object on, if its state is the one seen last. A later state is in the stream, and an earlier
+    /// one was followed by a change, which was passed on after the object was read.
     async fn touch(&mut self, touch: Touch, sink: &mut impl Sink) {
         let Ok(head) = PartialMetadata::of(&touch.text) else { return };
         if self.known.is_latest(&head) {
-            sink.seen(Seen { event_kind: EventKind::Touched, head: &head, text: &touch.text, resource: &self.requests.resource }).await;
+            sink.seen(Seen {
+                event_kind: EventKind::Touched,
+                head: &head,
+                text: &touch.text,
+                resource: &self.requests.resource,
+            })
+            .await;
         }
         // The script may be gone.
         let _ = touch.taken.send(());
     }
 
     /// A stream may end without the end of its last line, or in the middle of it.
-    async fn take_rest(&mut self, lines: &Lines, count: usize, version: &mut String, sink: &mut impl Sink) -> (usize, End) {
+    async fn take_rest(
+        &mut self,
+        lines: &Lines,
+        count: usize,
+        version: &mut String,
+        sink: &mut impl Sink,
+    ) -> (usize, End) {
         let rest = lines.rest();
         if !std::str::from_utf8(rest).is_ok_and(|rest| Line::of(rest).is_ok()) {
             return (count, End::Closed);
@@ -385,8 +411,8 @@ impl Watcher {
         Ok(())
     }
 
-    /// Passes an object to the sink and returns its version. An object that cannot be read is reported and skipped, so that it does not
-    /// block the others.
+    /// Passes an object to the sink and returns its version. An object that cannot be read is reported and skipped, so
+    /// that it does not block the others.
     async fn deliver<'a>(
         &mut self,
         event_kind: EventKind,
@@ -401,7 +427,8 @@ impl Watcher {
                 return None;
             }
         };
-        // A server that begins a stream before our version repeats events. Handling them again would repeat the calls of handlers.
+        // A server that begins a stream before our version repeats events. Handling them again would repeat the calls
+        // of handlers.
         if matches!(event_kind, EventKind::Added | EventKind::Modified) && self.known.is_outdated(&head) {
             debug!(resource = %self.requests.resource, path = self.requests.path, name = head.name(), "Ignoring an earlier state of an object.");
             return None;

@@ -68,7 +68,9 @@ pub(super) fn kind_of(
             Ok(oids::P256) => Some(KeyKind::P256),
             Ok(oids::P384) => Some(KeyKind::P384),
             Ok(oids::P521) => Some(KeyKind::P521),
-            Ok(other) => return Err(CryptoError::unreadable(format!("the curve {other} of the {what} is not supported"))),
+            Ok(other) => {
+                return Err(CryptoError::unreadable(format!("the curve {other} of the {what} is not supported")));
+            }
             Err(_) => None,
         },
         other => return Err(CryptoError::unreadable(format!("{what}s of the algorithm {other} are not supported"))),

@@ -2,8 +2,8 @@
 
 use crate::http::Validity;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateSigningRequestParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyUsagePurpose,
-    SerialNumber,
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyUsagePurpose, SerialNumber,
 };
 use rustls::pki_types::pem::SectionKind;
 use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer};
@@ -49,7 +49,8 @@ impl CertificateOptions {
             params.distinguished_name = subject::subject(attributes)?;
         }
         if let Some(names) = &self.names {
-            params.subject_alt_names = names.iter().map(|name| subject::alternative_name(name)).collect::<Result<_, _>>()?;
+            params.subject_alt_names =
+                names.iter().map(|name| subject::alternative_name(name)).collect::<Result<_, _>>()?;
         }
         if let Some(usages) = &self.usages {
             params.extended_key_usages = usages.iter().map(|usage| usage.purpose()).collect();
@@ -68,7 +69,8 @@ impl CertificateOptions {
         if self.role == Role::EndEntity {
             params.key_usages.extend(matches!(kind, KeyKind::Rsa(_)).then_some(KeyUsagePurpose::KeyEncipherment));
             if params.extended_key_usages.is_empty() && self.usages.is_none() {
-                params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+                params.extended_key_usages =
+                    vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
             }
         } else {
             params.key_usages.extend([KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign]);
@@ -115,12 +117,13 @@ pub(crate) fn self_signed(
     Ok(params.self_signed(&key.pair(RsaHash::Sha256)?).map_err(failed)?.pem().into_bytes())
 }
 
-/// Returns the certificate in PEM that an authority signs for a request. The subject, the names and the usages are those of the request,
-/// unless there are others in the options. Nothing else of the request counts: it does not make its sender an authority.
+/// Returns the certificate in PEM that an authority signs for a request. The subject, the names and the usages are
+/// those of the request, unless there are others in the options. Nothing else of the request counts: it does not make
+/// its sender an authority.
 ///
 /// # Errors
-/// If the request is not signed by its key, or has extensions that are not known; if the authority's certificate and key do not belong
-/// together, or it may not sign.
+/// If the request is not signed by its key, or has extensions that are not known; if the authority's certificate and
+/// key do not belong together, or it may not sign.
 pub(crate) fn signed(
     request: &[u8],
     authority: &[u8],
@@ -134,13 +137,19 @@ pub(crate) fn signed(
     if kind == KeyKind::P521 {
         return Err(CryptoError::argument("requests of keys of the kind ec-p521 are not supported"));
     }
-    let mut asked = CertificateSigningRequestParams::from_der(&CertificateSigningRequestDer::from(der)).map_err(|error| match error {
-        rcgen::Error::InvalidCertificationRequestSignature => CryptoError::refused("the request is not signed by its key"),
-        rcgen::Error::UnsupportedExtension => {
-            CryptoError::unreadable("the request has extensions that are not supported: it may have names, usages and basic constraints")
-        }
-        _ => CryptoError::unreadable("the request for a certificate is broken, or its key is of a kind that is not supported"),
-    })?;
+    let mut asked = CertificateSigningRequestParams::from_der(&CertificateSigningRequestDer::from(der)).map_err(
+        |error| match error {
+            rcgen::Error::InvalidCertificationRequestSignature => {
+                CryptoError::refused("the request is not signed by its key")
+            }
+            rcgen::Error::UnsupportedExtension => CryptoError::unreadable(
+                "the request has extensions that are not supported: it may have names, usages and basic constraints",
+            ),
+            _ => CryptoError::unreadable(
+                "the request for a certificate is broken, or its key is of a kind that is not supported",
+            ),
+        },
+    )?;
     let certificates = pem::certificates(authority)?;
     let issuer = issuer(&certificates[0], key)?;
     let params = &mut asked.params;
@@ -157,7 +166,9 @@ fn issuer(authority: &CertificateDer<'_>, key: &PrivateKey) -> Result<Issuer<'st
         return Err(CryptoError::argument("the key is not that of the authority's certificate"));
     }
     if !details::may_sign(authority)? {
-        return Err(CryptoError::argument("the certificate of the authority may not sign certificates: make it with `ca: true`"));
+        return Err(CryptoError::argument(
+            "the certificate of the authority may not sign certificates: make it with `ca: true`",
+        ));
     }
     Issuer::from_ca_cert_der(authority, key.pair(RsaHash::Sha256)?)
         .map_err(|error| CryptoError::unreadable(format!("the certificate of the authority cannot be used: {error}")))

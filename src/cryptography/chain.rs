@@ -29,18 +29,23 @@ pub(crate) struct Expected {
     pub at: Timestamp,
 }
 
-/// Verifies the first certificate of a PEM text. The others in the text and `intermediates` may stand between it and the authorities. As in
-/// Go, a certificate that is itself one of the authorities is trusted.
+/// Verifies the first certificate of a PEM text. The others in the text and `intermediates` may stand between it and
+/// the authorities. As in Go, a certificate that is itself one of the authorities is trusted.
 ///
 /// # Errors
 /// The reason why it is not trusted.
-pub(crate) fn verify(certificate: &[u8], intermediates: Option<&[u8]>, authorities: &[u8], expected: &Expected) -> Result<(), CryptoError> {
+pub(crate) fn verify(
+    certificate: &[u8],
+    intermediates: Option<&[u8]>,
+    authorities: &[u8],
+    expected: &Expected,
+) -> Result<(), CryptoError> {
     let mut chain = pem::certificates(certificate)?;
     let leaf = chain.remove(0);
     chain.extend(intermediates.map(pem::certificates).transpose()?.unwrap_or_default());
     let authorities = pem::certificates(authorities)?;
-    let parsed =
-        EndEntityCert::try_from(&leaf).map_err(|error| CryptoError::unreadable(format!("the certificate cannot be read: {error}")));
+    let parsed = EndEntityCert::try_from(&leaf)
+        .map_err(|error| CryptoError::unreadable(format!("the certificate cannot be read: {error}")));
     if authorities.contains(&leaf) {
         is_valid_now(&leaf, expected.at)?;
         return match (&expected.name, parsed) {
@@ -52,8 +57,10 @@ pub(crate) fn verify(certificate: &[u8], intermediates: Option<&[u8]>, authoriti
         };
     }
     let parsed = parsed?;
-    let anchors: Vec<TrustAnchor<'_>> =
-        authorities.iter().filter_map(|authority: &CertificateDer<'_>| anchor_from_trusted_cert(authority).ok()).collect();
+    let anchors: Vec<TrustAnchor<'_>> = authorities
+        .iter()
+        .filter_map(|authority: &CertificateDer<'_>| anchor_from_trusted_cert(authority).ok())
+        .collect();
     let seconds = u64::try_from(expected.at.as_second()).unwrap_or_default();
     let usage = match expected.peer {
         Peer::Server => KeyUsage::server_auth(),
@@ -62,7 +69,9 @@ pub(crate) fn verify(certificate: &[u8], intermediates: Option<&[u8]>, authoriti
     let provider = crate::http::crypto_provider();
     let algorithms = provider.signature_verification_algorithms.all;
     let moment = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
-    parsed.verify_for_usage(algorithms, &anchors, &chain, moment, usage, None, None).map_err(|error| refused(&error))?;
+    parsed
+        .verify_for_usage(algorithms, &anchors, &chain, moment, usage, None, None)
+        .map_err(|error| refused(&error))?;
     expected.name.as_deref().map_or(Ok(()), |name| has_name(&parsed, name))
 }
 
@@ -79,7 +88,8 @@ fn is_valid_now(leaf: &CertificateDer<'_>, at: Timestamp) -> Result<(), CryptoEr
 }
 
 fn has_name(leaf: &EndEntityCert<'_>, name: &str) -> Result<(), CryptoError> {
-    let server = ServerName::try_from(name).map_err(|_| CryptoError::argument(format!("{name:?} is no host name and no IP address")))?;
+    let server = ServerName::try_from(name)
+        .map_err(|_| CryptoError::argument(format!("{name:?} is no host name and no IP address")))?;
     leaf.verify_is_valid_for_subject_name(&server).map_err(|_| other_name(name))
 }
 
@@ -89,13 +99,18 @@ fn other_name(name: &str) -> CryptoError {
 
 fn refused(error: &webpki::Error) -> CryptoError {
     use webpki::Error;
-    let day = |time: &UnixTime| Timestamp::from_second(i64::try_from(time.as_secs()).unwrap_or_default()).unwrap_or_default();
+    let day =
+        |time: &UnixTime| Timestamp::from_second(i64::try_from(time.as_secs()).unwrap_or_default()).unwrap_or_default();
     CryptoError::refused(match error {
-        Error::UnknownIssuer => "no authority that is given has signed the certificate, or one between them is missing".to_owned(),
+        Error::UnknownIssuer => {
+            "no authority that is given has signed the certificate, or one between them is missing".to_owned()
+        }
         Error::InvalidSignatureForPublicKey => "a certificate is not signed by the authority that it names".to_owned(),
         Error::CertExpired { not_after, .. } => format!("a certificate has expired at {}", day(not_after)),
         Error::CertNotValidYet { not_before, .. } => format!("a certificate is not valid before {}", day(not_before)),
-        Error::CaUsedAsEndEntity => "the certificate is that of an authority, and is none of those that are given".to_owned(),
+        Error::CaUsedAsEndEntity => {
+            "the certificate is that of an authority, and is none of those that are given".to_owned()
+        }
         other => format!("the certificate is not trusted: {other}"),
     })
 }

@@ -8,12 +8,17 @@ use super::error::CryptoError;
 /// The size of the number that is used once, which stands before the ciphertext.
 pub(crate) const NONCE_SIZE: usize = 12;
 
-/// Encrypts bytes with a key of 16 or 32 bytes. The result is the nonce, the ciphertext, and 16 bytes that authenticate both and the
-/// additional data.
+/// Encrypts bytes with a key of 16 or 32 bytes. The result is the nonce, the ciphertext, and 16 bytes that authenticate
+/// both and the additional data.
 ///
 /// # Errors
 /// If the key has another size.
-pub(crate) fn encrypt(key: &[u8], plain: &[u8], additional: &[u8], nonce: [u8; NONCE_SIZE]) -> Result<Vec<u8>, CryptoError> {
+pub(crate) fn encrypt(
+    key: &[u8],
+    plain: &[u8],
+    additional: &[u8],
+    nonce: [u8; NONCE_SIZE],
+) -> Result<Vec<u8>, CryptoError> {
     let payload = Payload { msg: plain, aad: additional };
     let number = Nonce::from(nonce);
     let encrypted = match key.len() {
@@ -30,7 +35,8 @@ pub(crate) fn encrypt(key: &[u8], plain: &[u8], additional: &[u8], nonce: [u8; N
 /// # Errors
 /// If the key is another one, or anything was changed.
 pub(crate) fn decrypt(key: &[u8], encrypted: &[u8], additional: &[u8]) -> Result<Vec<u8>, CryptoError> {
-    let refused = || CryptoError::refused("the value was encrypted with another key or other additional data, or was changed");
+    let refused =
+        || CryptoError::refused("the value was encrypted with another key or other additional data, or was changed");
     let (nonce, rest) = encrypted.split_first_chunk::<NONCE_SIZE>().ok_or_else(refused)?;
     let payload = Payload { msg: rest, aad: additional };
     let number = Nonce::from(*nonce);

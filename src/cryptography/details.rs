@@ -52,7 +52,8 @@ pub(crate) fn details(bytes: &[u8]) -> Result<Vec<Details>, CryptoError> {
 }
 
 fn parsed(der: &[u8]) -> Result<X509Certificate<'_>, CryptoError> {
-    let (_, certificate) = X509Certificate::from_der(der).map_err(|_| CryptoError::unreadable("the certificate is broken"))?;
+    let (_, certificate) =
+        X509Certificate::from_der(der).map_err(|_| CryptoError::unreadable("the certificate is broken"))?;
     Ok(certificate)
 }
 
@@ -65,7 +66,9 @@ fn of(der: &[u8]) -> Result<Details, CryptoError> {
     let (mut names, mut usages) = (Vec::new(), Vec::new());
     for extension in certificate.extensions() {
         match extension.parsed_extension() {
-            ParsedExtension::SubjectAlternativeName(alternative) => names.extend(alternative.general_names.iter().filter_map(shown)),
+            ParsedExtension::SubjectAlternativeName(alternative) => {
+                names.extend(alternative.general_names.iter().filter_map(shown));
+            }
             ParsedExtension::ExtendedKeyUsage(usage) => {
                 let flags = [usage.server_auth, usage.client_auth, usage.code_signing, usage.email_protection];
                 usages.extend(Usage::ALL.iter().zip(flags).filter(|(_, has)| *has).map(|((name, _), _)| *name));
@@ -75,7 +78,12 @@ fn of(der: &[u8]) -> Result<Details, CryptoError> {
     }
     Ok(Details {
         subject: certificate.subject().to_string(),
-        common_name: certificate.subject().iter_common_name().next().and_then(|name| name.as_str().ok()).map(str::to_owned),
+        common_name: certificate
+            .subject()
+            .iter_common_name()
+            .next()
+            .and_then(|name| name.as_str().ok())
+            .map(str::to_owned),
         issuer: certificate.issuer().to_string(),
         serial: hexadecimal(serial),
         not_before: moment(certificate.validity().not_before),
@@ -118,7 +126,7 @@ pub(super) fn may_sign(der: &[u8]) -> Result<bool, CryptoError> {
 
 /// Returns the kind of the key of a request in DER.
 pub(super) fn kind_of_request(der: &[u8]) -> Result<KeyKind, CryptoError> {
-    let (_, request) =
-        X509CertificationRequest::from_der(der).map_err(|_| CryptoError::unreadable("the request for a certificate is broken"))?;
+    let (_, request) = X509CertificationRequest::from_der(der)
+        .map_err(|_| CryptoError::unreadable("the request for a certificate is broken"))?;
     Ok(PublicKey::of_spki(request.certification_request_info.subject_pki.raw.to_vec())?.kind())
 }

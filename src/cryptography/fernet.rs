@@ -1,6 +1,7 @@
 //! Fernet: tokens of encrypted bytes with their time, as Python's `cryptography` makes them.
 //!
-//! The format is <https://github.com/fernet/spec>: version, seconds, initial vector, AES-128-CBC, HMAC-SHA256, in URL-safe base64.
+//! The format is <https://github.com/fernet/spec>: version, seconds, initial vector, AES-128-CBC, HMAC-SHA256, in
+//! URL-safe base64.
 
 use aes::Aes128;
 use base64::Engine as _;
@@ -15,8 +16,10 @@ use sha2::Sha256;
 use super::error::CryptoError;
 
 /// Others leave out the signs at the end.
-const BASE64: GeneralPurpose =
-    GeneralPurpose::new(&base64::alphabet::URL_SAFE, GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent));
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::URL_SAFE,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 const VERSION: u8 = 0x80;
 const HEAD: usize = 1 + 8 + 16;
@@ -44,8 +47,9 @@ impl Fernet {
     pub(crate) fn read(key: &[u8]) -> Result<Self, CryptoError> {
         let bytes = BASE64.decode(key.trim_ascii()).ok();
         let bytes: Option<[u8; 32]> = bytes.and_then(|bytes| bytes.try_into().ok());
-        let bytes =
-            bytes.ok_or_else(|| CryptoError::argument("a key of Fernet is 32 bytes in URL-safe base64, as of `crypto::fernet_key()`"))?;
+        let bytes = bytes.ok_or_else(|| {
+            CryptoError::argument("a key of Fernet is 32 bytes in URL-safe base64, as of `crypto::fernet_key()`")
+        })?;
         let (mut signing, mut encryption) = ([0; 16], [0; 16]);
         signing.copy_from_slice(&bytes[..16]);
         encryption.copy_from_slice(&bytes[16..]);
@@ -55,7 +59,8 @@ impl Fernet {
     /// Encrypts bytes.
     pub(crate) fn encrypt(&self, plain: &[u8], now: Timestamp, vector: [u8; 16]) -> String {
         let seconds = u64::try_from(now.as_second()).unwrap_or_default();
-        let encrypted = cbc::Encryptor::<Aes128>::new(&self.encryption.into(), &vector.into()).encrypt_padded_vec::<Pkcs7>(plain);
+        let encrypted =
+            cbc::Encryptor::<Aes128>::new(&self.encryption.into(), &vector.into()).encrypt_padded_vec::<Pkcs7>(plain);
         let mut token = [&[VERSION][..], &seconds.to_be_bytes(), &vector, &encrypted].concat();
         let code = self.code(&token).finalize().into_bytes();
         token.extend_from_slice(&code);
@@ -66,7 +71,12 @@ impl Fernet {
     ///
     /// # Errors
     /// If it is no token, was made with another key, was changed, or is too old.
-    pub(crate) fn decrypt(&self, token: &[u8], now: Timestamp, time_to_live: Option<i64>) -> Result<Vec<u8>, CryptoError> {
+    pub(crate) fn decrypt(
+        &self,
+        token: &[u8],
+        now: Timestamp,
+        time_to_live: Option<i64>,
+    ) -> Result<Vec<u8>, CryptoError> {
         let unreadable = || CryptoError::unreadable("it is not a token of Fernet");
         let token = BASE64.decode(token.trim_ascii()).map_err(|_| unreadable())?;
         if token.len() < HEAD + 16 + CODE || token[0] != VERSION {

@@ -59,12 +59,14 @@ fn algorithms_of(kind: KeyKind) -> Result<&'static [Algorithm], CryptoError> {
 
 const SYMMETRIC: [Algorithm; 3] = [Algorithm::HS256, Algorithm::HS384, Algorithm::HS512];
 
-/// A text in PEM is never a shared secret: otherwise, an attacker who knows a public key could sign with it as the secret.
+/// A text in PEM is never a shared secret: otherwise, an attacker who knows a public key could sign with it as the
+/// secret.
 fn is_asymmetric(key: &[u8]) -> bool {
     pem::is_pem(key)
 }
 
-/// Signs claims: with a private key, or else with the bytes as a shared secret. Additional fields of the header are given.
+/// Signs claims: with a private key, or else with the bytes as a shared secret. Additional fields of the header are
+/// given.
 ///
 /// # Errors
 /// If the key does not have the algorithm.
@@ -86,7 +88,10 @@ pub(crate) fn sign(claims: &Claims, key: &[u8], name: Option<&str>, fields: &Cla
     };
     let chosen = wanted.unwrap_or(allowed[0]);
     if !allowed.contains(&chosen) {
-        return Err(CryptoError::argument(format!("the key cannot sign with {chosen:?}: {} it could", names(&allowed))));
+        return Err(CryptoError::argument(format!(
+            "the key cannot sign with {chosen:?}: {} it could",
+            names(&allowed)
+        )));
     }
     let mut header = json!({ "typ": "JWT", "alg": format!("{chosen:?}") });
     for (field, value) in fields {
@@ -95,8 +100,10 @@ pub(crate) fn sign(claims: &Claims, key: &[u8], name: Option<&str>, fields: &Cla
         }
         header[field] = value.clone();
     }
-    let header: Header = serde_json::from_value(header).map_err(|error| CryptoError::argument(format!("the header: {error}")))?;
-    jsonwebtoken::encode(&header, claims, &encoding).map_err(|error| CryptoError::failed(format!("the token cannot be signed: {error}")))
+    let header: Header =
+        serde_json::from_value(header).map_err(|error| CryptoError::argument(format!("the header: {error}")))?;
+    jsonwebtoken::encode(&header, claims, &encoding)
+        .map_err(|error| CryptoError::failed(format!("the token cannot be signed: {error}")))
 }
 
 fn names(algorithms: &[Algorithm]) -> String {
@@ -110,7 +117,12 @@ type Candidate = (DecodingKey, Vec<Algorithm>);
 ///
 /// # Errors
 /// The reason why it is refused.
-pub(crate) fn verify_with_key(token: &str, key: &[u8], expected: &Expectations, now: Timestamp) -> Result<Claims, CryptoError> {
+pub(crate) fn verify_with_key(
+    token: &str,
+    key: &[u8],
+    expected: &Expectations,
+    now: Timestamp,
+) -> Result<Claims, CryptoError> {
     let candidate = if is_asymmetric(key) {
         let key = public_key_of(key)?;
         let decoding = match key.kind() {
@@ -131,7 +143,12 @@ pub(crate) fn verify_with_key(token: &str, key: &[u8], expected: &Expectations, 
 ///
 /// # Errors
 /// The reason why it is refused.
-pub(crate) fn verify_with_set(token: &str, set: &Value, expected: &Expectations, now: Timestamp) -> Result<Claims, CryptoError> {
+pub(crate) fn verify_with_set(
+    token: &str,
+    set: &Value,
+    expected: &Expectations,
+    now: Timestamp,
+) -> Result<Claims, CryptoError> {
     let header = jsonwebtoken::decode_header(token).map_err(|error| refused(error.kind()))?;
     let single = [set.clone()];
     let keys = set.get("keys").and_then(Value::as_array).map_or(&single[..], Vec::as_slice);
@@ -156,13 +173,19 @@ pub(crate) fn verify_with_set(token: &str, set: &Value, expected: &Expectations,
     accepted(token, candidates, expected, now)
 }
 
-fn accepted(token: &str, candidates: Vec<Candidate>, expected: &Expectations, now: Timestamp) -> Result<Claims, CryptoError> {
+fn accepted(
+    token: &str,
+    candidates: Vec<Candidate>,
+    expected: &Expectations,
+    now: Timestamp,
+) -> Result<Claims, CryptoError> {
     let wanted = expected.algorithms.iter().map(|name| algorithm(name)).collect::<Result<Vec<_>, _>>()?;
     let header = jsonwebtoken::decode_header(token).map_err(|error| refused(error.kind()))?;
     if header.crit.is_some() {
         return Err(CryptoError::refused("the token has critical extensions, and none is supported"));
     }
-    let mut last = CryptoError::refused(format!("the token is signed with {:?}, which is not allowed for the key", header.alg));
+    let mut last =
+        CryptoError::refused(format!("the token is signed with {:?}, which is not allowed for the key", header.alg));
     for (key, mut allowed) in candidates {
         allowed.retain(|algorithm| wanted.is_empty() || wanted.contains(algorithm));
         if !allowed.contains(&header.alg) {
@@ -202,9 +225,9 @@ fn in_time(claims: Claims, expected: &Expectations, now: Timestamp) -> Result<Cl
     let leeway = SignedDuration::try_from(expected.leeway).unwrap_or(SignedDuration::MAX);
     let moment = |claim: &str| match claims.get(claim) {
         None => Ok(None),
-        Some(value) => {
-            since_1970(value).map(Some).ok_or_else(|| CryptoError::refused(format!("the claim `{claim}` is no number of seconds")))
-        }
+        Some(value) => since_1970(value)
+            .map(Some)
+            .ok_or_else(|| CryptoError::refused(format!("the claim `{claim}` is no number of seconds"))),
     };
     if moment("exp")?.is_some_and(|end| now.saturating_sub(leeway) >= end) {
         return Err(CryptoError::refused("the token has expired"));
@@ -215,7 +238,8 @@ fn in_time(claims: Claims, expected: &Expectations, now: Timestamp) -> Result<Cl
     Ok(claims)
 }
 
-/// Returns the time of a claim: seconds since 1970, which may have a fraction. Times out of range are the first or the last one.
+/// Returns the time of a claim: seconds since 1970, which may have a fraction. Times out of range are the first or the
+/// last one.
 fn since_1970(value: &Value) -> Option<SignedDuration> {
     if let Some(seconds) = value.as_i64() {
         return Some(SignedDuration::from_secs(seconds));

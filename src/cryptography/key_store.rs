@@ -36,7 +36,10 @@ pub(crate) fn trust_store(trusted: &[u8], password: &str) -> Result<Vec<u8>, Cry
         .enumerate()
         .map(|(number, certificate)| {
             let name = details::details(certificate.as_der())?[0].common_name.clone().unwrap_or_default();
-            Ok((format!("{name}-{number}").trim_start_matches('-').to_lowercase(), KeyStoreEntry::Certificate(certificate)))
+            Ok((
+                format!("{name}-{number}").trim_start_matches('-').to_lowercase(),
+                KeyStoreEntry::Certificate(certificate),
+            ))
         })
         .collect();
     written(&entries?, password)

@@ -4,7 +4,9 @@ use num_bigint::BigUint;
 use pkcs8::der::Encode as _;
 use pkcs8::der::asn1::{OctetStringRef, UintRef};
 use ssh_key::encoding::Decode as _;
-use ssh_key::private::{EcdsaKeypair, EcdsaPrivateKey, Ed25519Keypair, Ed25519PrivateKey, KeypairData, RsaKeypair, RsaPrivateKey};
+use ssh_key::private::{
+    EcdsaKeypair, EcdsaPrivateKey, Ed25519Keypair, Ed25519PrivateKey, KeypairData, RsaKeypair, RsaPrivateKey,
+};
 use ssh_key::public::{EcdsaPublicKey, Ed25519PublicKey, KeyData, RsaPublicKey};
 use ssh_key::{LineEnding, Mpint};
 
@@ -21,7 +23,8 @@ pub(super) fn private(kind: KeyKind, content: &[u8], public: &[u8], comment: &st
     let data: KeypairData = match kind {
         KeyKind::Ed25519 => {
             // The seed is the content of an octet string.
-            let seed: [u8; 32] = content.strip_prefix(&[4, 32]).and_then(|seed| seed.try_into().ok()).ok_or_else(failed)?;
+            let seed: [u8; 32] =
+                content.strip_prefix(&[4, 32]).and_then(|seed| seed.try_into().ok()).ok_or_else(failed)?;
             let public = Ed25519PublicKey(public.try_into().map_err(|_| failed())?);
             Ed25519Keypair { public, private: Ed25519PrivateKey::from_bytes(&seed) }.into()
         }
@@ -29,7 +32,12 @@ pub(super) fn private(kind: KeyKind, content: &[u8], public: &[u8], comment: &st
             let key = pkcs1::RsaPrivateKey::<UintRef<'_>>::try_from(content).map_err(|_| failed())?;
             let number = |number: UintRef<'_>| Mpint::from_positive_bytes(number.as_bytes());
             let public = RsaPublicKey::new(number(key.public_exponent), number(key.modulus)).map_err(|_| failed())?;
-            let private = RsaPrivateKey::new(number(key.private_exponent), number(key.coefficient), number(key.prime1), number(key.prime2));
+            let private = RsaPrivateKey::new(
+                number(key.private_exponent),
+                number(key.coefficient),
+                number(key.prime1),
+                number(key.prime2),
+            );
             RsaKeypair::new(public, private.map_err(|_| failed())?).map_err(|_| failed())?.into()
         }
         KeyKind::P256 | KeyKind::P384 | KeyKind::P521 => {
@@ -65,9 +73,9 @@ pub(super) fn read_private(bytes: &[u8]) -> Result<Vec<u8>, CryptoError> {
     let key = ssh_key::PrivateKey::from_openssh(bytes).map_err(|_| broken())?;
     let der = |key: Result<Vec<u8>, pkcs8::der::Error>| key.map_err(|_| broken());
     match key.key_data() {
-        data if data.is_encrypted() => {
-            Err(CryptoError::unreadable("the private key of OpenSSH is encrypted: remove its password by `ssh-keygen -p`"))
-        }
+        data if data.is_encrypted() => Err(CryptoError::unreadable(
+            "the private key of OpenSSH is encrypted: remove its password by `ssh-keygen -p`",
+        )),
         KeypairData::Ed25519(pair) => {
             let seed = pair.private.to_bytes();
             wrapped(oids::ED25519, None, &der(OctetStringRef::new(&seed).and_then(|seed| seed.to_der()))?)
@@ -78,8 +86,11 @@ pub(super) fn read_private(bytes: &[u8]) -> Result<Vec<u8>, CryptoError> {
                 EcdsaKeypair::NistP384 { .. } => oids::P384,
                 EcdsaKeypair::NistP521 { .. } => oids::P521,
             };
-            let key =
-                sec1::EcPrivateKey { private_key: pair.private_key_bytes(), parameters: None, public_key: Some(pair.public_key_bytes()) };
+            let key = sec1::EcPrivateKey {
+                private_key: pair.private_key_bytes(),
+                parameters: None,
+                public_key: Some(pair.public_key_bytes()),
+            };
             wrapped(oids::EC, Some(Curve::Named(curve)), &key.to_der().map_err(|_| broken())?)
         }
         KeypairData::Rsa(pair) => wrapped(oids::RSA, Some(Curve::Null), &pkcs1_of(pair).ok_or_else(broken)?),
@@ -130,7 +141,9 @@ pub(super) fn public(kind: KeyKind, raw: &[u8], comment: &str) -> Result<String,
             let number = |number: UintRef<'_>| Mpint::from_positive_bytes(number.as_bytes());
             RsaPublicKey::new(number(key.public_exponent), number(key.modulus)).map_err(|_| failed())?.into()
         }
-        KeyKind::P256 | KeyKind::P384 | KeyKind::P521 => EcdsaPublicKey::from_sec1_bytes(raw).map_err(|_| failed())?.into(),
+        KeyKind::P256 | KeyKind::P384 | KeyKind::P521 => {
+            EcdsaPublicKey::from_sec1_bytes(raw).map_err(|_| failed())?.into()
+        }
     };
     ssh_key::PublicKey::new(data, comment).to_openssh().map_err(|_| failed())
 }
@@ -153,8 +166,10 @@ pub(super) fn read_public(line: &str) -> Result<Vec<u8>, CryptoError> {
             asn1::public(oids::EC, Some(Curve::Named(curve)), key.as_sec1_bytes())
         }
         KeyData::Rsa(key) => {
-            let key =
-                pkcs1::RsaPublicKey { modulus: uint(key.n()).ok_or_else(broken)?, public_exponent: uint(key.e()).ok_or_else(broken)? };
+            let key = pkcs1::RsaPublicKey {
+                modulus: uint(key.n()).ok_or_else(broken)?,
+                public_exponent: uint(key.e()).ok_or_else(broken)?,
+            };
             asn1::public(oids::RSA, Some(Curve::Null), &key.to_der().map_err(|_| broken())?)
         }
         _ => Err(broken()),

@@ -37,7 +37,10 @@ impl Default for Argon2Cost {
 /// If the password is longer than the part that bcrypt uses, or has a zero byte.
 pub(crate) fn bcrypt(password: &[u8], cost: u32, salt: [u8; 16]) -> Result<String, CryptoError> {
     if password.len() > BCRYPT_LENGTH {
-        return Err(CryptoError::argument(format!("the password has {} bytes: bcrypt looks at {BCRYPT_LENGTH} only", password.len())));
+        return Err(CryptoError::argument(format!(
+            "the password has {} bytes: bcrypt looks at {BCRYPT_LENGTH} only",
+            password.len()
+        )));
     }
     if password.contains(&0) {
         return Err(CryptoError::argument("the password has a zero byte, at which bcrypt would stop"));
@@ -52,8 +55,9 @@ pub(crate) fn bcrypt(password: &[u8], cost: u32, salt: [u8; 16]) -> Result<Strin
 /// If the cost is out of range.
 pub(crate) fn argon2(password: &[u8], cost: Argon2Cost, salt: [u8; 16]) -> Result<String, CryptoError> {
     let params = Params::new(cost.memory, cost.iterations, cost.parallelism, None).map_err(CryptoError::argument)?;
-    let hash: PasswordHash =
-        Argon2::new(Algorithm::Argon2id, Version::V0x13, params).hash_password_with_salt(password, &salt).map_err(CryptoError::failed)?;
+    let hash: PasswordHash = Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+        .hash_password_with_salt(password, &salt)
+        .map_err(CryptoError::failed)?;
     Ok(hash.to_string())
 }
 
@@ -61,11 +65,20 @@ pub(crate) fn argon2(password: &[u8], cost: Argon2Cost, salt: [u8; 16]) -> Resul
 ///
 /// # Errors
 /// If it is no such hash, or its cost is out of range.
-pub(crate) fn verify_password(password: &[u8], hash: &str, max_memory: u32, max_iterations: u32) -> Result<bool, CryptoError> {
+pub(crate) fn verify_password(
+    password: &[u8],
+    hash: &str,
+    max_memory: u32,
+    max_iterations: u32,
+) -> Result<bool, CryptoError> {
     if hash.starts_with("$2") {
-        let parts: bcrypt::HashParts = hash.parse().map_err(|_| CryptoError::unreadable("the hash of bcrypt is broken"))?;
+        let parts: bcrypt::HashParts =
+            hash.parse().map_err(|_| CryptoError::unreadable("the hash of bcrypt is broken"))?;
         if !BCRYPT_COSTS.contains(&parts.get_cost()) {
-            return Err(CryptoError::argument(format!("the cost {} of the hash is not in {BCRYPT_COSTS:?}", parts.get_cost())));
+            return Err(CryptoError::argument(format!(
+                "the cost {} of the hash is not in {BCRYPT_COSTS:?}",
+                parts.get_cost()
+            )));
         }
         return bcrypt::verify(password, hash).map_err(|_| CryptoError::unreadable("the hash of bcrypt is broken"));
     }
@@ -74,7 +87,9 @@ pub(crate) fn verify_password(password: &[u8], hash: &str, max_memory: u32, max_
     let params = Params::try_from(&parsed).map_err(|_| broken())?;
     if params.m_cost() > max_memory || params.t_cost() > max_iterations {
         let cost = format!("{} KiB and {} passes", params.m_cost(), params.t_cost());
-        return Err(CryptoError::argument(format!("the hash takes {cost}, more than {max_memory} KiB or {max_iterations} passes")));
+        return Err(CryptoError::argument(format!(
+            "the hash takes {cost}, more than {max_memory} KiB or {max_iterations} passes"
+        )));
     }
     match Argon2::default().verify_password(password, &parsed) {
         Ok(()) => Ok(true),

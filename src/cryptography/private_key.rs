@@ -58,7 +58,8 @@ impl PrivateKey {
         Self::of_pkcs8(pair.serialize_der())
     }
 
-    /// Reads a key: PEM in any usual form, or its content in DER. It may be encrypted as OpenSSL does it (PKCS #8), with a password.
+    /// Reads a key: PEM in any usual form, or its content in DER. It may be encrypted as OpenSSL does it (PKCS #8),
+    /// with a password.
     ///
     /// # Errors
     /// If it is no key, or one of an unknown kind.
@@ -70,11 +71,13 @@ impl PrivateKey {
             return Self::of_der(bytes);
         }
         if pem::contains(bytes, b"ENCRYPTED") {
-            let text = std::str::from_utf8(bytes).map_err(|_| CryptoError::unreadable("the PEM of the private key is broken"))?;
+            let text = std::str::from_utf8(bytes)
+                .map_err(|_| CryptoError::unreadable("the PEM of the private key is broken"))?;
             let Some(password) = password else {
                 return Err(CryptoError::argument("the private key is encrypted: a password is needed"));
             };
-            let plain = decrypted_key(text, password).map_err(|reason| CryptoError::refused(format!("the private key: {reason}")))?;
+            let plain = decrypted_key(text, password)
+                .map_err(|reason| CryptoError::refused(format!("the private key: {reason}")))?;
             return Self::read(plain.as_bytes(), None);
         }
         let kinds = [SectionKind::PrivateKey, SectionKind::RsaPrivateKey, SectionKind::EcPrivateKey];
@@ -138,10 +141,14 @@ impl PrivateKey {
         Ok(match format {
             PrivateFormat::Pkcs8 => pem::encode("PRIVATE KEY", &self.pkcs8),
             PrivateFormat::Der => self.pkcs8.clone(),
-            PrivateFormat::Openssh => openssh::private(self.kind, self.info().private_key.as_bytes(), self.public().raw(), comment)?,
+            PrivateFormat::Openssh => {
+                openssh::private(self.kind, self.info().private_key.as_bytes(), self.public().raw(), comment)?
+            }
             PrivateFormat::Traditional => match self.kind {
                 KeyKind::Rsa(_) => pem::encode("RSA PRIVATE KEY", self.info().private_key.as_bytes()),
-                KeyKind::Ed25519 => return Err(CryptoError::argument("keys of the kind ed25519 have no traditional form")),
+                KeyKind::Ed25519 => {
+                    return Err(CryptoError::argument("keys of the kind ed25519 have no traditional form"));
+                }
                 _ => pem::encode("EC PRIVATE KEY", &self.sec1()?),
             },
         })
@@ -153,7 +160,8 @@ impl PrivateKey {
         PublicKey::of_spki(pair.subject_public_key_info()).expect("a pair has a public key")
     }
 
-    /// Signs bytes: with PKCS #1 v1.5 and the digest for RSA, ECDSA in DER with the digest of the curve's size, or Ed25519.
+    /// Signs bytes: with PKCS #1 v1.5 and the digest for RSA, ECDSA in DER with the digest of the curve's size, or
+    /// Ed25519.
     ///
     /// # Errors
     /// If the operating system has no random numbers.
@@ -173,8 +181,9 @@ impl PrivateKey {
             (KeyKind::P521, _) => p521()?,
         };
         let der = PrivatePkcs8KeyDer::from(self.pkcs8.as_slice());
-        KeyPair::from_pkcs8_der_and_sign_algo(&der, algorithm)
-            .map_err(|_| CryptoError::unreadable(format!("the private key of the kind {} is invalid, or too small", self.kind)))
+        KeyPair::from_pkcs8_der_and_sign_algo(&der, algorithm).map_err(|_| {
+            CryptoError::unreadable(format!("the private key of the kind {} is invalid, or too small", self.kind))
+        })
     }
 
     /// Returns its parts in PKCS #8.
@@ -190,7 +199,11 @@ impl PrivateKey {
         let curve = info.algorithm.parameters_oid().map_err(|_| failed())?;
         let public = self.public();
         let point = public.raw();
-        let whole = sec1::EcPrivateKey { private_key: key.private_key, parameters: Some(curve.into()), public_key: Some(point) };
+        let whole = sec1::EcPrivateKey {
+            private_key: key.private_key,
+            parameters: Some(curve.into()),
+            public_key: Some(point),
+        };
         whole.to_der().map_err(|_| failed())
     }
 }
@@ -205,7 +218,8 @@ pub(crate) fn public_key_of(bytes: &[u8]) -> Result<PublicKey, CryptoError> {
 }
 
 fn curve_of_sec1(content: &[u8]) -> Result<ObjectIdentifier, CryptoError> {
-    let key = sec1::EcPrivateKey::try_from(content).map_err(|_| CryptoError::unreadable("the private key is broken"))?;
+    let key =
+        sec1::EcPrivateKey::try_from(content).map_err(|_| CryptoError::unreadable("the private key is broken"))?;
     key.parameters
         .and_then(sec1::EcParameters::named_curve)
         .ok_or_else(|| CryptoError::unreadable("the private key does not name its curve"))
@@ -225,7 +239,9 @@ fn generate_with_aws_lc(kind: KeyKind) -> Result<Result<KeyPair, rcgen::Error>, 
 
 #[cfg(not(feature = "aws-lc"))]
 fn generate_with_aws_lc(kind: KeyKind) -> Result<Result<KeyPair, rcgen::Error>, CryptoError> {
-    Err(CryptoError::failed(format!("this build of kopfd has the crypto provider ring, which makes no keys of the kind {kind}")))
+    Err(CryptoError::failed(format!(
+        "this build of kopfd has the crypto provider ring, which makes no keys of the kind {kind}"
+    )))
 }
 
 #[cfg(feature = "aws-lc")]

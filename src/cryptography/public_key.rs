@@ -39,14 +39,18 @@ impl PublicKey {
     /// If it is no key, or one of an unknown kind.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, CryptoError> {
         if !pem::is_pem(bytes) {
-            return match std::str::from_utf8(bytes).ok().filter(|text| text.starts_with("ssh-") || text.starts_with("ecdsa-")) {
+            return match std::str::from_utf8(bytes)
+                .ok()
+                .filter(|text| text.starts_with("ssh-") || text.starts_with("ecdsa-"))
+            {
                 Some(line) => Self::of_spki(openssh::read_public(line)?),
                 None => Self::of_spki(bytes.to_vec()),
             };
         }
         if pem::contains(bytes, b"-----BEGIN RSA PUBLIC KEY-----") {
             let text = std::str::from_utf8(bytes).unwrap_or_default();
-            let (_, key) = Document::from_pem(text).map_err(|_| CryptoError::unreadable("the PEM of the public key is broken"))?;
+            let (_, key) =
+                Document::from_pem(text).map_err(|_| CryptoError::unreadable("the PEM of the public key is broken"))?;
             return Self::of_rsa(key.as_bytes());
         }
         let (section, content) = pem::first(bytes, &[SectionKind::PublicKey, SectionKind::Certificate], "public key")?;
@@ -56,8 +60,8 @@ impl PublicKey {
     /// Returns the key of a certificate in DER.
     pub(super) fn of_certificate(der: &[u8]) -> Result<Self, CryptoError> {
         use x509_parser::prelude::FromDer as _;
-        let (_, certificate) =
-            x509_parser::certificate::X509Certificate::from_der(der).map_err(|_| CryptoError::unreadable("the certificate is broken"))?;
+        let (_, certificate) = x509_parser::certificate::X509Certificate::from_der(der)
+            .map_err(|_| CryptoError::unreadable("the certificate is broken"))?;
         Self::of_spki(certificate.public_key().raw.to_vec())
     }
 
@@ -68,7 +72,8 @@ impl PublicKey {
 
     /// Returns the key of its DER form.
     pub(super) fn of_spki(spki: Vec<u8>) -> Result<Self, CryptoError> {
-        let unreadable = || CryptoError::unreadable("it is not a public key in PEM, in DER, or of OpenSSH, and not a certificate");
+        let unreadable =
+            || CryptoError::unreadable("it is not a public key in PEM, in DER, or of OpenSSH, and not a certificate");
         let info = SubjectPublicKeyInfoRef::from_der(&spki).map_err(|_| unreadable())?;
         let raw = info.subject_public_key.as_bytes().ok_or_else(unreadable)?;
         let modulus_bits = || {
@@ -99,7 +104,9 @@ impl PublicKey {
             PublicFormat::Pem => pem::encode("PUBLIC KEY", &self.spki),
             PublicFormat::Der => self.spki.clone(),
             PublicFormat::Openssh => openssh::public(self.kind, self.raw(), comment)?.into_bytes(),
-            PublicFormat::Traditional if matches!(self.kind, KeyKind::Rsa(_)) => pem::encode("RSA PUBLIC KEY", self.raw()),
+            PublicFormat::Traditional if matches!(self.kind, KeyKind::Rsa(_)) => {
+                pem::encode("RSA PUBLIC KEY", self.raw())
+            }
             PublicFormat::Traditional => return Err(CryptoError::argument("only RSA keys have a traditional form")),
         })
     }
@@ -130,9 +137,11 @@ impl PublicKey {
     ) -> Result<bool, CryptoError> {
         let provider = crate::http::crypto_provider();
         let known = provider.signature_verification_algorithms.all.iter();
-        let algorithm = known.copied().find(|known| known.public_key_alg_id() == key && known.signature_alg_id() == with);
-        let algorithm = algorithm
-            .ok_or_else(|| CryptoError::failed(format!("this build of kopfd verifies no signatures of the kind {}", self.kind)))?;
+        let algorithm =
+            known.copied().find(|known| known.public_key_alg_id() == key && known.signature_alg_id() == with);
+        let algorithm = algorithm.ok_or_else(|| {
+            CryptoError::failed(format!("this build of kopfd verifies no signatures of the kind {}", self.kind))
+        })?;
         Ok(algorithm.verify_signature(self.raw(), message, signature).is_ok())
     }
 }

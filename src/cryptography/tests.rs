@@ -36,7 +36,12 @@ impl Files {
     /// Runs a program here, and returns its output; an error if it fails.
     fn try_run(&self, command: &str) -> Result<String, String> {
         let mut words = command.split_whitespace();
-        let output = Command::new(words.next().unwrap()).args(words).current_dir(self.0.path()).env("LC_ALL", "C").output().unwrap();
+        let output = Command::new(words.next().unwrap())
+            .args(words)
+            .current_dir(self.0.path())
+            .env("LC_ALL", "C")
+            .output()
+            .unwrap();
         let printed = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         if output.status.success() { Ok(printed) } else { Err(format!("{command}: {printed}")) }
     }
@@ -48,8 +53,9 @@ impl Files {
 }
 
 fn is_installed(program: &str) -> bool {
-    std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|directory: PathBuf| Path::is_file(&directory.join(program))))
+    std::env::var_os("PATH").is_some_and(|path| {
+        std::env::split_paths(&path).any(|directory: PathBuf| Path::is_file(&directory.join(program)))
+    })
 }
 
 fn bytes(digits: &str) -> Vec<u8> {

@@ -1,5 +1,5 @@
-//! Activities of an operator: startup, cleanup, logins and probes. The handlers of one run are called one after another; their state is
-//! in memory.
+//! Activities of an operator: startup, cleanup, logins and probes. The handlers of one run are called one after
+//! another; their state is in memory.
 
 pub(crate) mod login;
 pub(crate) mod probes;
@@ -93,7 +93,13 @@ enum Attempts {
 
 impl Activities {
     /// Returns the activities of an operator with its settings.
-    pub fn new(scripts: Arc<dyn Scripts>, activities: Vec<Activity>, settings: &Settings, clock: Clock, events: EventStream) -> Self {
+    pub fn new(
+        scripts: Arc<dyn Scripts>,
+        activities: Vec<Activity>,
+        settings: &Settings,
+        clock: Clock,
+        events: EventStream,
+    ) -> Self {
         Self {
             revision: RwLock::new(ActivityRevision::new(scripts, activities)),
             clock,
@@ -108,7 +114,8 @@ impl Activities {
         self.revision.read().handlers.iter().any(|(own, _)| *own == moment)
     }
 
-    /// Follows another revision of the operator: runs that begin from now on call its handlers. Startup handlers are not called again.
+    /// Follows another revision of the operator: runs that begin from now on call its handlers. Startup handlers are
+    /// not called again.
     pub fn revise(&self, scripts: Arc<dyn Scripts>, activities: Vec<Activity>, settings: &Settings) {
         *self.revision.write() = ActivityRevision::new(scripts, activities);
         *self.default_backoff.lock() = settings.execution.default_backoff;
@@ -144,16 +151,28 @@ impl Activities {
         }
     }
 
-    /// Calls the handlers of a moment until all of them have finished. Returns their results by id, in the order of declaration.
-    async fn run(&self, moment: Moment, attempts: Attempts, stop: &Stop) -> Result<Vec<(String, Value)>, ActivityError> {
+    /// Calls the handlers of a moment until all of them have finished. Returns their results by id, in the order of
+    /// declaration.
+    async fn run(
+        &self,
+        moment: Moment,
+        attempts: Attempts,
+        stop: &Stop,
+    ) -> Result<Vec<(String, Value)>, ActivityError> {
         let revision = Arc::clone(&self.revision.read());
-        let handlers = revision.handlers.iter().filter(|(own, _)| *own == moment).map(|(_, handler)| Arc::clone(handler));
+        let handlers =
+            revision.handlers.iter().filter(|(own, _)| *own == moment).map(|(_, handler)| Arc::clone(handler));
         let mut run = ActivityRun::new(handlers, self.clock.now());
         let _ending = Ending { events: &self.events, activity: moment };
         loop {
             for (handler, record) in run.due(self.clock.now()) {
-                self.events.emit(&EngineEvent::ActivityCalled { activity: moment, handler: &handler, retry: record.retries });
-                let outcome = self.attempt(&revision, moment, &handler, &record, stop).await.ok_or(ActivityError::Stopped)?;
+                self.events.emit(&EngineEvent::ActivityCalled {
+                    activity: moment,
+                    handler: &handler,
+                    retry: record.retries,
+                });
+                let outcome =
+                    self.attempt(&revision, moment, &handler, &record, stop).await.ok_or(ActivityError::Stopped)?;
                 self.events.emit(&EngineEvent::ActivityJudged {
                     activity: moment,
                     handler: &handler,

@@ -1,7 +1,7 @@
 //! Daemons and timers: one task for each object and handler.
 //!
-//! `handling::spawning` decides which tasks are started and stopped, `handling::timer` when a timer is called. A task makes its attempts
-//! with the operator's effects, and sends a patch of its own after each of them.
+//! `handling::spawning` decides which tasks are started and stopped, `handling::timer` when a timer is called. A task
+//! makes its attempts with the operator's effects, and sends a patch of its own after each of them.
 
 #[cfg(test)]
 pub(crate) mod defects;
@@ -76,8 +76,9 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
         }))
     }
 
-    /// Follows another revision of the operator: later attempts are made with its code. Tasks whose declaration or code has changed are
-    /// asked to stop; they start again at the next event of their object, or when they have ended after it.
+    /// Follows another revision of the operator: later attempts are made with its code. Tasks whose declaration or code
+    /// has changed are asked to stop; they start again at the next event of their object, or when they have ended after
+    /// it.
     pub fn revise(&self, number: u32, effects: Weak<W>, options: BackgroundOptions) {
         self.0.revisions.replace(TaskRevision { number, effects, options: Arc::new(options) });
         self.stop_outdated();
@@ -105,8 +106,8 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
         }
     }
 
-    /// Does the same as [`Self::update`] for a cycle of a revision. If a newer one is followed already, nothing is started or stopped: the
-    /// object gets another cycle.
+    /// Does the same as [`Self::update`] for a cycle of a revision. If a newer one is followed already, nothing is
+    /// started or stopped: the object gets another cycle.
     ///
     /// # Errors
     /// If a filter fails, or the object is malformed.
@@ -115,7 +116,9 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
         if revision == self.0.revisions.number(memo, resource) || event.event_kind == EventKind::Deleted {
             return self.update(event).await;
         }
-        let Some((effects, options)) = self.0.revisions.of(memo, resource) else { return Ok(BackgroundDemand::default()) };
+        let Some((effects, options)) = self.0.revisions.of(memo, resource) else {
+            return Ok(BackgroundDemand::default());
+        };
         let object = self.0.objects.lock().get(&event.object.memo.key).map(Arc::clone);
         let object = object.unwrap_or_else(|| ObjectTasks::new(event.object.memo.clone()));
         let demand_finalizer = self.plan(&*effects, &options, &object, &event).await?.demand_finalizer;
@@ -135,7 +138,9 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
             let demand_finalizer = self.plan(&*effects, &options, &object, &event).await?.demand_finalizer;
             return Ok(BackgroundDemand { demand_finalizer, delays: Vec::new() });
         }
-        let object = Arc::clone(self.0.objects.lock().entry(Arc::clone(&memo.key)).or_insert_with(|| ObjectTasks::new(memo.clone())));
+        let object = Arc::clone(
+            self.0.objects.lock().entry(Arc::clone(&memo.key)).or_insert_with(|| ObjectTasks::new(memo.clone())),
+        );
         object.observe(&event);
         let events = effects.events();
         events.emit(&EngineEvent::BackgroundObserved { body: &event.object.body });
@@ -162,14 +167,22 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
         let subject = || {
             let live = LiveBody::new(event.object.body.clone());
             let Object { resource, memo, .. } = event.object;
-            Subject::Background { resource: Arc::clone(resource), live, memo: memo.clone(), stopped: Stopped::default() }
+            Subject::Background {
+                resource: Arc::clone(resource),
+                live,
+                memo: memo.clone(),
+                stopped: Stopped::default(),
+            }
         };
         let decide = |answers: &Answers| {
             let TaskIds { running, outdated, ended } =
                 object.ids(event.object.body.is_deleting(), |fingerprint| options.target_of(fingerprint).is_some());
-            let tasks = RunningTasks { running: &running, outdated: &outdated, ended: &ended, halt: self.0.registry.halt() };
+            let tasks =
+                RunningTasks { running: &running, outdated: &outdated, ended: &ended, halt: self.0.registry.halt() };
             let plan = spawning::plan(event.handlers, tasks, view, answers)?;
-            let shared = |handlers: Vec<&Handler>| handlers.into_iter().filter_map(|handler| event.handlers.shared(handler)).collect();
+            let shared = |handlers: Vec<&Handler>| {
+                handlers.into_iter().filter_map(|handler| event.handlers.shared(handler)).collect()
+            };
             let (spawn, replace) = (shared(plan.spawn), shared(plan.replace));
             let (stop, demand_finalizer) = (plan.stop, plan.demand_finalizer);
             Ok::<_, Unsettled>(Planned { spawn, replace, stop, demand_finalizer, answers: answers.clone() })
@@ -208,14 +221,14 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
         }
     }
 
-    /// Allows tasks again. They are started at the next events of their objects; tasks that are still stopping, when they have ended after
-    /// that.
+    /// Allows tasks again. They are started at the next events of their objects; tasks that are still stopping, when
+    /// they have ended after that.
     pub fn resume(&self) {
         self.0.registry.set_halt(None);
     }
 
-    /// Forgets all objects, and cancels their tasks without their stages, since another replica may lead: nothing is written after that.
-    /// Until [`Self::resume`], none is started.
+    /// Forgets all objects, and cancels their tasks without their stages, since another replica may lead: nothing is
+    /// written after that. Until [`Self::resume`], none is started.
     pub async fn suspend(&self) {
         self.0.registry.set_halt(Some(StopReason::Pausing));
         let objects: Vec<_> = self.0.objects.lock().drain().map(|(_, object)| object).collect();
@@ -265,7 +278,13 @@ impl<W: Effects + 'static> Shared<W> {
         self.tasks.spawn(move || format!("stop of {}", handler.title()), async move { task.stop(reason).await });
     }
 
-    fn spawn(self: &Arc<Self>, object: &Arc<ObjectTasks>, handler: &Arc<Handler>, resource: &Arc<Resource>, body: &Body) {
+    fn spawn(
+        self: &Arc<Self>,
+        object: &Arc<ObjectTasks>,
+        handler: &Arc<Handler>,
+        resource: &Arc<Resource>,
+        body: &Body,
+    ) {
         let memo = &object.memo.key;
         let Some((effects, newest)) = self.revisions.of(memo, resource) else { return };
         let Some(options) = newest.tasks.get(&handler.target) else { return };
@@ -274,7 +293,8 @@ impl<W: Effects + 'static> Shared<W> {
         let (cancellation, instant_exit) = (options.cancellation, newest.instant_exit);
         let (fingerprint, gauge) = (Arc::clone(&options.fingerprint), options.metrics.task());
         let (memo, resource_of_task) = (Arc::clone(memo), Arc::clone(resource));
-        let reports = Reports { fingerprint, memo, resource: resource_of_task, events: effects.events().clone(), gauge };
+        let reports =
+            Reports { fingerprint, memo, resource: resource_of_task, events: effects.events().clone(), gauge };
         let limits = StopLimits { cancellation, instant_exit, ends: self.registry.ends() };
         let start = |live: &Arc<LiveBody>| {
             let running = RunningTask::new(Arc::clone(handler), Arc::clone(live), limits, reports, span.clone());

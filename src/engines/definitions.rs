@@ -77,8 +77,11 @@ impl Applier {
     async fn checked(&self, definition: &Value) -> Result<Option<Value>, DefinitionsError> {
         let name = name(definition);
         let place = ObjectAddress::of(&self.resource, definition);
-        let found =
-            self.objects.get(place).await.map_err(|source| DefinitionsError::Request { verb: "get", name: name.clone(), source })?;
+        let found = self.objects.get(place).await.map_err(|source| DefinitionsError::Request {
+            verb: "get",
+            name: name.clone(),
+            source,
+        })?;
         let losses = found.as_ref().map(|found| narrowings(found, definition)).unwrap_or_default();
         if losses.is_empty() || self.is_forced { Ok(found) } else { Err(DefinitionsError::Narrower { name, losses }) }
     }
@@ -94,8 +97,9 @@ impl Applier {
             }
             match self.objects.apply(&self.resource, &wanted, true).await {
                 Ok(applied) => {
-                    let is_same = found
-                        .is_some_and(|found| found.pointer("/metadata/resourceVersion") == applied.pointer("/metadata/resourceVersion"));
+                    let is_same = found.is_some_and(|found| {
+                        found.pointer("/metadata/resourceVersion") == applied.pointer("/metadata/resourceVersion")
+                    });
                     let what = if is_same { "is as declared" } else { "was applied" };
                     info!(target: "kopfd", "The definition of {name} {what}.");
                     return Ok(());

@@ -15,17 +15,24 @@ use super::posting::{KubernetesEvent, Poster};
 /// Time limit of the look-up: nothing depends on it.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Posts an Event about the Deployment of a pod in the operator's namespace. Without one, or without the permission to read its owners,
-/// nothing is posted.
+/// Posts an Event about the Deployment of a pod in the operator's namespace. Without one, or without the permission to
+/// read its owners, nothing is posted.
 pub(crate) async fn report(client: &Client, pod: &str, poster: &Poster, level: Level, reason: &str, message: &str) {
     match tokio::time::timeout(TIMEOUT, find(client, pod)).await {
         Ok(Ok(Some(deployment))) => {
             let event_type = if level == Level::Info { "Normal" } else { "Warning" }.to_owned();
             let reference = build_object_reference(&deployment);
-            poster.post(KubernetesEvent { reference, event_type, reason: reason.to_owned(), message: message.to_owned() }, Some(level));
+            poster.post(
+                KubernetesEvent { reference, event_type, reason: reason.to_owned(), message: message.to_owned() },
+                Some(level),
+            );
         }
-        Ok(Ok(None)) => debug!(target: "kopfd::reload", pod, "The pod belongs to no Deployment, so no Event is posted."),
-        Ok(Err(error)) => debug!(target: "kopfd::reload", pod, error = error.chain(), "The Deployment of the pod cannot be read."),
+        Ok(Ok(None)) => {
+            debug!(target: "kopfd::reload", pod, "The pod belongs to no Deployment, so no Event is posted.");
+        }
+        Ok(Err(error)) => {
+            debug!(target: "kopfd::reload", pod, error = error.chain(), "The Deployment of the pod cannot be read.");
+        }
         Err(_) => debug!(target: "kopfd::reload", pod, "The Deployment of the pod could not be read in time."),
     }
 }
@@ -55,7 +62,14 @@ fn owner<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
 
 fn resource(group: &str, plural: &str, kind: &str) -> Resource {
     let text = |text: &str| text.to_owned();
-    Resource { group: text(group), version: text("v1"), plural: text(plural), kind: text(kind), namespaced: true, ..Resource::default() }
+    Resource {
+        group: text(group),
+        version: text("v1"),
+        plural: text(plural),
+        kind: text(kind),
+        namespaced: true,
+        ..Resource::default()
+    }
 }
 
 #[cfg(test)]

@@ -28,7 +28,11 @@ pub trait Scripts: Send + Sync {
     fn evaluate<'a>(&'a self, subject: &'a Subject, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>>;
 
     /// Evaluates an expression of a delay. The error is a text.
-    fn evaluate_delay<'a>(&'a self, _subject: &'a Subject, _delay: Predicate) -> BoxFuture<'a, Result<Duration, String>> {
+    fn evaluate_delay<'a>(
+        &'a self,
+        _subject: &'a Subject,
+        _delay: Predicate,
+    ) -> BoxFuture<'a, Result<Duration, String>> {
         std::future::ready(Err("there are no expressions".to_owned())).boxed()
     }
 
@@ -123,7 +127,8 @@ pub trait Indexing: Send + Sync {
     /// Removes an object that is deleted, no longer watched, or unreadable.
     fn unindex(&self, _uid: &str) {}
 
-    /// Returns the readiness of the indexes, which all other handling waits for; `None` if there is nothing to wait for.
+    /// Returns the readiness of the indexes, which all other handling waits for; `None` if there is nothing to wait
+    /// for.
     fn readiness(&self) -> Option<&Arc<Readiness>> {
         None
     }

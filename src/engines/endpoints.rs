@@ -1,4 +1,5 @@
-//! The endpoints of a process for Kubernetes and Prometheus: probes as in kopf, readiness, liveness, metrics, and the state of the operators.
+//! The endpoints of a process for Kubernetes and Prometheus: probes as in kopf, readiness, liveness, metrics, and the
+//! state of the operators.
 //!
 //! The answers are made here; `server` listens, and `client` asks another process.
 
@@ -41,7 +42,11 @@ pub struct Endpoints {
 impl std::fmt::Debug for Endpoints {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let operators: Vec<String> = self.probes.lock().keys().cloned().collect();
-        formatter.debug_struct("Endpoints").field("operators", &operators).field("health", &self.health).finish_non_exhaustive()
+        formatter
+            .debug_struct("Endpoints")
+            .field("operators", &operators)
+            .field("health", &self.health)
+            .finish_non_exhaustive()
     }
 }
 
@@ -98,7 +103,9 @@ impl Endpoints {
     /// Returns the answer for a path. `probes` is the path of the probes; it precedes the others.
     pub async fn answer(&self, path: &str, probes: &str) -> Answer {
         match path {
-            path if path == probes => self.probes().await.unwrap_or_else(|| Answer::text(503, "no operator is running\n")),
+            path if path == probes => {
+                self.probes().await.unwrap_or_else(|| Answer::text(503, "no operator is running\n"))
+            }
             "/readyz" => {
                 let mut answer = health(self.health.unready());
                 for note in self.health.notes() {
@@ -133,7 +140,9 @@ impl Endpoints {
         for ((operator, _), ended) in operators.iter().zip(futures::future::join_all(runs).await) {
             match ended {
                 Ok(results) => collect(&mut body, &results, has_prefix.then_some(operator.as_str())),
-                Err(error) if has_prefix => return Some(Answer::text(500, format!("operator '{operator}': {error}\n"))),
+                Err(error) if has_prefix => {
+                    return Some(Answer::text(500, format!("operator '{operator}': {error}\n")));
+                }
                 Err(error) => return Some(Answer::text(500, format!("{error}\n"))),
             }
         }
@@ -197,9 +206,11 @@ mod tests {
     }
 
     fn register(endpoints: &Endpoints, operator: &str, ids: &[&str]) -> Registration {
-        let declared = ids.iter().map(|id| Activity { handler: Handler::simple(id, On::Activity), moment: Moment::Probe });
+        let declared =
+            ids.iter().map(|id| Activity { handler: Handler::simple(id, On::Activity), moment: Moment::Probe });
         let settings = Settings::default();
-        let activities = Activities::new(Arc::new(Ids), declared.collect(), &settings, Clock::system(), EventStream::default());
+        let activities =
+            Activities::new(Arc::new(Ids), declared.collect(), &settings, Clock::system(), EventStream::default());
         endpoints.register(operator, Probes::new(Arc::new(activities), Stop::new()))
     }
 
@@ -229,8 +240,12 @@ mod tests {
     async fn other_paths_are_those_of_health_and_metrics() {
         let endpoints = Endpoints::default();
         assert_eq!(ask(&endpoints, "/readyz").await, (200, "ok\n".to_owned()));
-        let gates = (endpoints.health.gate("index 'a' is being filled"), endpoints.health.gate("operator 'b' is starting"));
-        assert_eq!(ask(&endpoints, "/readyz").await, (503, "index 'a' is being filled\noperator 'b' is starting\n".to_owned()));
+        let gates =
+            (endpoints.health.gate("index 'a' is being filled"), endpoints.health.gate("operator 'b' is starting"));
+        assert_eq!(
+            ask(&endpoints, "/readyz").await,
+            (503, "index 'a' is being filled\noperator 'b' is starting\n".to_owned())
+        );
         assert_eq!(ask(&endpoints, "/livez").await, (200, "ok\n".to_owned()));
         drop(gates);
         endpoints.health.note("files", Some("operator.yaml:1:1: a mistake".to_owned()));
@@ -239,7 +254,10 @@ mod tests {
         assert_eq!(ask(&endpoints, "/readyz").await, (200, "ok\n".to_owned()));
         assert!(ask(&endpoints, "/metrics").await.1.contains("kopfd_build_info{"));
         let (code, status) = ask(&endpoints, "/status").await;
-        assert!(code == 200 && status.contains(r#""kind":"Status""#) && status.contains(r#""operators":[]"#), "{code}: {status}");
+        assert!(
+            code == 200 && status.contains(r#""kind":"Status""#) && status.contains(r#""operators":[]"#),
+            "{code}: {status}"
+        );
         assert_eq!(ask(&endpoints, "/elsewhere").await.0, 404);
         // The path of the URL precedes the others.
         let answer = endpoints.answer("/livez", "/livez").await;

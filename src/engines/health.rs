@@ -14,7 +14,8 @@ use super::pause::Pause;
 /// A watch without an answer of the server for this time is dead. Servers and networks are repaired in less.
 pub(crate) const DEAD_AFTER: Duration = Duration::from_mins(5);
 
-/// Without a turn for this time, the event loop is stuck. No handler occupies it for so long: scripts are interrupted by their limits.
+/// Without a turn for this time, the event loop is stuck. No handler occupies it for so long: scripts are interrupted
+/// by their limits.
 pub(crate) const STUCK_AFTER: Duration = Duration::from_secs(30);
 
 /// The interval of the turns of the event loop that are recorded.
@@ -111,7 +112,9 @@ impl Health {
     pub fn watch(&self, name: impl Into<String>) -> WatchReporter {
         let mut state = self.state.lock();
         let number = state.number();
-        state.watches.insert(number, Watch { name: name.into(), pause: self.pause.clone(), is_listed: false, trouble: None });
+        state
+            .watches
+            .insert(number, Watch { name: name.into(), pause: self.pause.clone(), is_listed: false, trouble: None });
         WatchReporter { health: self.clone(), number }
     }
 
@@ -126,10 +129,12 @@ impl Health {
     /// Returns the reasons why the process is not ready; none if it is.
     pub fn unready(&self) -> BTreeSet<String> {
         let state = self.state.lock();
-        let watches = state.watches.values().filter(|watch| !watch.pause.is_standing_by()).filter_map(|watch| match &watch.trouble {
-            Some(trouble) => Some(format!("{} fails: {}", watch.name, trouble.error)),
-            None if !watch.is_listed => Some(format!("{} has not listed its objects yet", watch.name)),
-            None => None,
+        let watches = state.watches.values().filter(|watch| !watch.pause.is_standing_by()).filter_map(|watch| {
+            match &watch.trouble {
+                Some(trouble) => Some(format!("{} fails: {}", watch.name, trouble.error)),
+                None if !watch.is_listed => Some(format!("{} has not listed its objects yet", watch.name)),
+                None => None,
+            }
         });
         let gates = state.gates.values().filter(|gate| !gate.pause.is_standing_by()).map(|gate| gate.reason.clone());
         gates.chain(watches).collect()
@@ -141,8 +146,14 @@ impl Health {
         let stuck = state.last_beat.map(|at| at.elapsed()).filter(|age| *age > STUCK_AFTER);
         let stuck = stuck.map(|age| format!("the event loop has been stuck for {} seconds", age.as_secs()));
         let watches = state.watches.values().filter_map(|watch| {
-            let trouble = watch.trouble.as_ref().filter(|trouble| !trouble.is_refusal && trouble.since.elapsed() > DEAD_AFTER)?;
-            Some(format!("{} has been dead for {} seconds: {}", watch.name, trouble.since.elapsed().as_secs(), trouble.error))
+            let trouble =
+                watch.trouble.as_ref().filter(|trouble| !trouble.is_refusal && trouble.since.elapsed() > DEAD_AFTER)?;
+            Some(format!(
+                "{} has been dead for {} seconds: {}",
+                watch.name,
+                trouble.since.elapsed().as_secs(),
+                trouble.error
+            ))
         });
         stuck.into_iter().chain(watches).collect()
     }
@@ -238,7 +249,10 @@ mod tests {
         watch.failed("still no route", false);
         assert_eq!(one(health.dead()), None);
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(one(health.dead()).as_deref(), Some("the watch of pods has been dead for 301 seconds: still no route"));
+        assert_eq!(
+            one(health.dead()).as_deref(),
+            Some("the watch of pods has been dead for 301 seconds: still no route")
+        );
         watch.listed();
         assert_eq!(one(health.dead()), None);
         refused.failed("HTTP 503", false);

@@ -1,7 +1,8 @@
 //! Hooks: HTTP requests from outside, answered by functions of operators, after their credentials are verified.
 //!
-//! `handling::hook` selects the hook and verifies; `answerer` calls the function and knows no sockets; `service` reads requests and writes
-//! answers, for the listener of the endpoints and for those of `server`. `secrets` has the credentials.
+//! `handling::hook` selects the hook and verifies; `answerer` calls the function and knows no sockets; `service` reads
+//! requests and writes answers, for the listener of the endpoints and for those of `server`. `secrets` has the
+//! credentials.
 
 mod answerer;
 pub(crate) mod secrets;

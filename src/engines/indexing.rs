@@ -1,4 +1,5 @@
-//! Fills the indexes: calls the index handlers for each event of an object, and changes its entries as `handling::indexing` decides.
+//! Fills the indexes: calls the index handlers for each event of an object, and changes its entries as
+//! `handling::indexing` decides.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,8 +33,8 @@ impl Indexer {
         Self { indexes, ..Self::default() }
     }
 
-    /// Returns the indexer of the next revision, which has the same readiness. The retry state of handlers stays, except for those of changed
-    /// indexes.
+    /// Returns the indexer of the next revision, which has the same readiness. The retry state of handlers stays,
+    /// except for those of changed indexes.
     pub fn next(&self, indexes: Arc<Indexes>, is_changed: impl Fn(&str) -> bool) -> Self {
         let mut failing = self.failing.lock().clone();
         for records in failing.values_mut() {
@@ -54,12 +55,17 @@ impl Indexer {
         self.indexes.remove(uid);
     }
 
-    /// Indexes an object at an event: calls its handlers one after another, and then changes its entries in all indexes. As in kopf, no
-    /// handler of the event sees the entries of another one.
+    /// Indexes an object at an event: calls its handlers one after another, and then changes its entries in all
+    /// indexes. As in kopf, no handler of the event sees the entries of another one.
     ///
     /// # Errors
     /// If a filter fails, or a call is cancelled. Then no entries are changed.
-    pub async fn index<W: Scripts + Environment>(&self, effects: &W, events: &EventStream, event: IndexEvent<'_>) -> Result<(), Error> {
+    pub async fn index<W: Scripts + Environment>(
+        &self,
+        effects: &W,
+        events: &EventStream,
+        event: IndexEvent<'_>,
+    ) -> Result<(), Error> {
         if event.event_kind == EventKind::Deleted {
             self.remove(Member::of(&event.object.body).uid());
             return Ok(());
@@ -83,10 +89,12 @@ impl Indexer {
         let failing = self.failing.lock().get(member.uid()).cloned().unwrap_or_default();
         let (view, now) = (filter::View { body: &event.object.body, change: None }, effects.clock().now());
         let subject = || Subject::Index { object: event.object.clone() };
-        let plan = settled(effects, subject, |answers| indexing::plan(event.handlers, &failing, view, answers, now)).await?;
+        let plan =
+            settled(effects, subject, |answers| indexing::plan(event.handlers, &failing, view, answers, now)).await?;
         let mut replaced = Vec::with_capacity(plan.call.len());
         for handler in plan.call {
-            let record = failing.get(&handler.id).cloned().unwrap_or_else(|| Record::fresh(effects.clock().now(), None));
+            let record =
+                failing.get(&handler.id).cloned().unwrap_or_else(|| Record::fresh(effects.clock().now(), None));
             let (outcome, message, entries) = attempt(effects, events, handler, &record, &event).await?;
             log_tersely(events, message);
             let (effect, record) = indexing::conclude(&record, &outcome, entries.is_some(), effects.clock().now());
@@ -151,7 +159,13 @@ async fn attempt<W: Scripts + Environment>(
     event: &IndexEvent<'_>,
 ) -> Result<(Outcome, Message, Option<IndexEntries>), Error> {
     let judged = |outcome: &Outcome, is_ignored, duration| {
-        events.emit(&EngineEvent::IndexFunctionJudged { handler, retry: record.retries, outcome, is_ignored, duration });
+        events.emit(&EngineEvent::IndexFunctionJudged {
+            handler,
+            retry: record.retries,
+            outcome,
+            is_ignored,
+            duration,
+        });
     };
     if let Some((outcome, message)) = attempt::check_limits(handler, record, effects.clock().now()) {
         judged(&outcome, false, None);
@@ -163,7 +177,8 @@ async fn attempt<W: Scripts + Environment>(
         return Err(Error::Cancelled);
     }
     let has_returned = matches!(returned.verdict, Verdict::Returned(_));
-    let (outcome, message) = attempt::judge(handler, record, returned.verdict, effects.clock().now(), event.default_backoff);
+    let (outcome, message) =
+        attempt::judge(handler, record, returned.verdict, effects.clock().now(), event.default_backoff);
     let is_ignored = !has_returned && outcome.is_final && outcome.error.is_none();
     judged(&outcome, is_ignored, Some(began.elapsed()));
     Ok((outcome, message, returned.entries))

@@ -1,8 +1,8 @@
-//! The election of the replica that handles: one task renews or awaits the Lease of the operator, and [`Lead`] has the result for
-//! everything else.
+//! The election of the replica that handles: one task renews or awaits the Lease of the operator, and [`Lead`] has the
+//! result for everything else.
 //!
-//! `handling::leading` decides, `persistence::lease` has the stored form. Every replica is connected, watches, and fills its indexes; only
-//! the leader calls handlers.
+//! `handling::leading` decides, `persistence::lease` has the stored form. Every replica is connected, watches, and
+//! fills its indexes; only the leader calls handlers.
 
 mod lead;
 mod store;
@@ -60,5 +60,6 @@ pub trait Led: Send + Sync {
     fn end(&self) -> BoxFuture<'_, ()>;
 }
 
-/// How long everything that is being handled may continue when the leader exits: another replica takes over within a second.
+/// How long everything that is being handled may continue when the leader exits: another replica takes over within a
+/// second.
 pub const HANDOVER_TIMEOUT: Duration = Duration::from_millis(400);

@@ -142,7 +142,11 @@ impl EventSink for MetricsSink {
                 // Other attempts are judged later; raw events have one attempt.
                 if handler.on == On::Event && !returned.is_cancelled {
                     let has_failed = !matches!(returned.verdict, Verdict::Returned(_));
-                    self.metrics.attempt(&handler.id, retry, if has_failed { AttemptOutcome::Failed } else { AttemptOutcome::Succeeded });
+                    self.metrics.attempt(
+                        &handler.id,
+                        retry,
+                        if has_failed { AttemptOutcome::Failed } else { AttemptOutcome::Succeeded },
+                    );
                 }
             }
             EngineEvent::AttemptJudged { body, handler, retry, outcome } => {
@@ -173,11 +177,17 @@ impl EventSink for MetricsSink {
                     self.judged(handler, retry, outcome);
                 }
             }
-            EngineEvent::WebhookCalled { handler, .. } => *self.state.lock().webhooks.entry(handler.id.clone()).or_default() += 1,
+            EngineEvent::WebhookCalled { handler, .. } => {
+                *self.state.lock().webhooks.entry(handler.id.clone()).or_default() += 1;
+            }
             EngineEvent::WebhookJudged { handler, verdict, duration, .. } => {
                 self.metrics.call(&handler.id, duration);
                 let has_failed = !matches!(verdict, Verdict::Returned(_));
-                self.metrics.attempt(&handler.id, 0, if has_failed { AttemptOutcome::Failed } else { AttemptOutcome::Succeeded });
+                self.metrics.attempt(
+                    &handler.id,
+                    0,
+                    if has_failed { AttemptOutcome::Failed } else { AttemptOutcome::Succeeded },
+                );
             }
             EngineEvent::WebhookEnded { handler } => self.webhook_ended(handler),
             EngineEvent::ObjectSeen { body, event_kind: EventKind::Deleted, .. } => self.gone(uid(body)),
@@ -308,7 +318,13 @@ mod tests {
         let scene = Scene { handler: Handler::simple("made", On::Index), ..Scene::new() };
         let (handler, second) = (&scene.handler, Some(Duration::from_secs(1)));
         let judged = |retry, outcome: Outcome, is_ignored, duration| {
-            scene.sink.accept(&EngineEvent::IndexFunctionJudged { handler, retry, outcome: &outcome, is_ignored, duration });
+            scene.sink.accept(&EngineEvent::IndexFunctionJudged {
+                handler,
+                retry,
+                outcome: &outcome,
+                is_ignored,
+                duration,
+            });
         };
         judged(0, done(), true, second);
         judged(0, retried(), false, second);

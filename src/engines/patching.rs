@@ -40,7 +40,8 @@ pub(crate) async fn send(
     }
     if !applied.inconsistencies.is_empty() {
         let values = secret::Values::of(body);
-        let items: Vec<Value> = secret::shown_items(values.as_ref(), &applied.inconsistencies).iter().map(diff_item).collect();
+        let items: Vec<Value> =
+            secret::shown_items(values.as_ref(), &applied.inconsistencies).iter().map(diff_item).collect();
         let shown = beginning(Value::Array(items).to_string());
         events.log_message(&Message::warning(format!("Merge-patching finished with inconsistencies: {shown}")));
     }

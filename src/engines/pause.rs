@@ -1,5 +1,5 @@
-//! The pause of an operator: several causes may hold it, such as peers with a higher priority. While any of them does, nothing new is
-//! handled.
+//! The pause of an operator: several causes may hold it, such as peers with a higher priority. While any of them does,
+//! nothing new is handled.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +41,8 @@ impl Pause {
         self.add(Cause { text: cause.into(), is_brief: false })
     }
 
-    /// Pauses the operator for a moment, such as until its peers are known. The process does not count as standing by meanwhile.
+    /// Pauses the operator for a moment, such as until its peers are known. The process does not count as standing by
+    /// meanwhile.
     pub fn hold_briefly(&self, cause: impl Into<String>) -> Hold {
         self.add(Cause { text: cause.into(), is_brief: true })
     }

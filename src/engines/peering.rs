@@ -1,7 +1,8 @@
-//! Peering: operators of one cluster announce to each other that they are alive, and all but the one with the highest priority pause.
+//! Peering: operators of one cluster announce to each other that they are alive, and all but the one with the highest
+//! priority pause.
 //!
-//! Each peering object, cluster-wide or in a namespace, has three tasks: one writes the record of this operator, one watches the object, and
-//! one decides by the rules of `handling::peering` whether the operator is paused.
+//! Each peering object, cluster-wide or in a namespace, has three tasks: one writes the record of this operator, one
+//! watches the object, and one decides by the rules of `handling::peering` whether the operator is paused.
 
 mod decisions;
 mod keep_alive;
@@ -103,7 +104,14 @@ impl Peerings {
     /// Returns the peerings of an operator, which is paused until the first call of [`Self::follow`].
     pub fn new(context: PeeringContext) -> Self {
         let unknown = Some(context.pause.hold_briefly(UNKNOWN));
-        Self { context, running: BTreeMap::new(), missing: None, unknown, counts: Counts::default(), tasks: Tasks::default() }
+        Self {
+            context,
+            running: BTreeMap::new(),
+            missing: None,
+            unknown,
+            counts: Counts::default(),
+            tasks: Tasks::default(),
+        }
     }
 
     /// Returns the selectors of the resources.
@@ -111,8 +119,8 @@ impl Peerings {
         selectors(&self.context.settings)
     }
 
-    /// Starts and stops tasks for the peering resources of the cluster and the served namespaces. A peering that is new holds the operator
-    /// at once, until it is known whether there are other peers.
+    /// Starts and stops tasks for the peering resources of the cluster and the served namespaces. A peering that is new
+    /// holds the operator at once, until it is known whether there are other peers.
     pub fn follow(&mut self, resources: &BTreeSet<Arc<Resource>>, namespaces: &BTreeSet<String>) {
         self.report_missing(self.is_blocked_by(resources));
         let wanted = wanted(resources, namespaces);
@@ -152,7 +160,8 @@ impl Peerings {
 
     fn start(&mut self, key: Key) -> Stop {
         let (resource, namespace) = &key;
-        let PeeringContext { operator, identity, replicas, settings, client, clock, pause, metrics, process, seed } = &self.context;
+        let PeeringContext { operator, identity, replicas, settings, client, clock, pause, metrics, process, seed } =
+            &self.context;
         let peer = OwnPeer {
             identity: Arc::clone(identity),
             priority: settings.priority,

@@ -1,4 +1,5 @@
-//! Readiness of the indexes: nothing is handled before all indexed kinds are listed and their listed objects are indexed.
+//! Readiness of the indexes: nothing is handled before all indexed kinds are listed and their listed objects are
+//! indexed.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -98,7 +99,8 @@ impl Readiness {
 
     fn describe(&self) -> String {
         let blockers = self.blockers.lock();
-        let lists: Vec<String> = blockers.lists.iter().map(|list| format!("the list of {list} is not complete")).collect();
+        let lists: Vec<String> =
+            blockers.lists.iter().map(|list| format!("the list of {list} is not complete")).collect();
         let objects = blockers.count.saturating_sub(lists.len());
         let objects = (objects > 0).then(|| format!("not indexed yet are {objects} of the listed objects"));
         lists.into_iter().chain(objects).collect::<Vec<_>>().join(", ")

@@ -61,7 +61,8 @@ async fn rules_of(client: &Client, namespaces: impl Iterator<Item = String>) -> 
         let client = client.clone();
         async move { reviews::rules_in(&client, &namespace).await.map(|rules| (namespace, rules)) }
     });
-    let answers: Vec<Result<(String, Rules), Error>> = stream::iter(asked.collect::<Vec<_>>()).buffered(CONCURRENCY).collect().await;
+    let answers: Vec<Result<(String, Rules), Error>> =
+        stream::iter(asked.collect::<Vec<_>>()).buffered(CONCURRENCY).collect().await;
     answers.into_iter().collect()
 }
 
@@ -69,9 +70,12 @@ async fn rules_of(client: &Client, namespaces: impl Iterator<Item = String>) -> 
 async fn refused(client: &Client, rights: impl Iterator<Item = Right>) -> Result<Vec<Right>, Error> {
     let asked = rights.map(|right| {
         let client = client.clone();
-        async move { reviews::is_allowed(&client, &attributes(&right)).await.map(|is_allowed| (!is_allowed).then_some(right)) }
+        async move {
+            reviews::is_allowed(&client, &attributes(&right)).await.map(|is_allowed| (!is_allowed).then_some(right))
+        }
     });
-    let answers: Vec<Result<Option<Right>, Error>> = stream::iter(asked.collect::<Vec<_>>()).buffered(CONCURRENCY).collect().await;
+    let answers: Vec<Result<Option<Right>, Error>> =
+        stream::iter(asked.collect::<Vec<_>>()).buffered(CONCURRENCY).collect().await;
     Ok(answers.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }
 

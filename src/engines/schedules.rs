@@ -19,7 +19,8 @@ use crate::manifest::operator::Schedule;
 pub(crate) use context::ScheduleContext;
 use task::{Ends, Revision, Task};
 
-/// Time limit for the tasks after a stop, beyond the time that a running call has: the call ends, and its tick is stored.
+/// Time limit for the tasks after a stop, beyond the time that a running call has: the call ends, and its tick is
+/// stored.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The running schedules of one operator.
@@ -46,22 +47,26 @@ impl Schedules {
     /// Starts the schedules. They end when the stop is requested.
     pub fn start(schedules: Vec<Schedule>, context: &ScheduleContext, stop: &Stop) -> Self {
         let timeout = context.exit_timeout.saturating_mul(2).saturating_add(END_TIMEOUT);
-        let mut all = Self { running: Vec::new(), tasks: Tasks::default(), timeout, stop: stop.clone(), origin: Instant::now() };
+        let mut all =
+            Self { running: Vec::new(), tasks: Tasks::default(), timeout, stop: stop.clone(), origin: Instant::now() };
         for schedule in schedules {
             all.spawn(schedule, context, None);
         }
         all
     }
 
-    /// Follows another revision of the operator. A schedule with the same id and the same ticks goes on, and calls the new code from its next
-    /// attempt on. Others end after a running call; changed ones begin after that.
+    /// Follows another revision of the operator. A schedule with the same id and the same ticks goes on, and calls the
+    /// new code from its next attempt on. Others end after a running call; changed ones begin after that.
     pub fn revise(&mut self, schedules: Vec<Schedule>, context: &ScheduleContext) {
         let mut before = std::mem::take(&mut self.running);
         for schedule in schedules {
-            let known = before.iter().position(|running| running.id == schedule.handler.id && !running.retired.is_requested());
+            let known =
+                before.iter().position(|running| running.id == schedule.handler.id && !running.retired.is_requested());
             match known.map(|index| before.swap_remove(index)) {
                 Some(running) if running.ticks == shown(&schedule) => {
-                    running.revisions.send_replace(Revision { handler: Arc::new(schedule.handler), context: context.clone() });
+                    running
+                        .revisions
+                        .send_replace(Revision { handler: Arc::new(schedule.handler), context: context.clone() });
                     self.running.push(running);
                 }
                 Some(running) => {
@@ -92,7 +97,8 @@ impl Schedules {
                     () = predecessor.requested() => {}
                 }
             }
-            // Each term begins as after a start of the process: the store has the ticks that the former leader has done.
+            // Each term begins as after a start of the process: the store has the ticks that the former leader has
+            // done.
             while let Some((term, _duty)) = awaited_term(&lead, &stop, &retired).await {
                 let ends = Ends { stop: stop.clone(), retired: retired.clone(), lead: lead.clone(), term };
                 Task::new(schedule_ticks.clone(), newest.clone(), ends, origin).run().await;

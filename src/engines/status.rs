@@ -1,4 +1,5 @@
-//! The state of the running operators: `/status` answers with it, and `kopfd status` shows it. It has no names of objects.
+//! The state of the running operators: `/status` answers with it, and `kopfd status` shows it. It has no names of
+//! objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -253,8 +254,7 @@ mod tests {
 
     #[test]
     fn a_document_of_another_version_may_have_other_fields() {
-        let text =
-            r#"{"apiVersion": "kopfd.dev/v1", "kind": "Status", "later": 1, "operators": [{"name": "a", "kinds": [{"later": {}}]}]}"#;
+        let text = r#"{"apiVersion": "kopfd.dev/v1", "kind": "Status", "later": 1, "operators": [{"name": "a", "kinds": [{"later": {}}]}]}"#;
         let read: ProcessStatus = serde_json::from_str(text).unwrap();
         assert_eq!((read.operators[0].name.as_str(), read.operators[0].kinds.len()), ("a", 1));
         let status = StatusBoard::default().status(&Health::default());

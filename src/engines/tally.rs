@@ -15,7 +15,8 @@ use crate::script::Returned;
 
 use super::events::{EngineEvent, EventSink};
 
-/// An attempt that is repeated sooner counts like one that has ended: an object that is written without a pause is in a loop.
+/// An attempt that is repeated sooner counts like one that has ended: an object that is written without a pause is in a
+/// loop.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 
 /// The sink of a revision's events that counts them, from its beginning to its end.
@@ -72,8 +73,12 @@ impl EventSink for Tally {
             EngineEvent::HandlerCalled { body, handler, .. } => {
                 self.state.lock().running.insert(key(body, handler), (Instant::now(), handler.on == On::Daemon));
             }
-            EngineEvent::HandlerReturned { body, handler, returned, .. } => self.state.lock().returned(body, handler, returned),
-            EngineEvent::AttemptJudged { body, handler, outcome, .. } => self.state.lock().judged(body, handler, outcome),
+            EngineEvent::HandlerReturned { body, handler, returned, .. } => {
+                self.state.lock().returned(body, handler, returned);
+            }
+            EngineEvent::AttemptJudged { body, handler, outcome, .. } => {
+                self.state.lock().judged(body, handler, outcome);
+            }
             EngineEvent::PatchSent { body, version, .. } => self.state.lock().sent(body, version.is_some()),
             EngineEvent::CycleEnded { body, error, .. } => self.state.lock().cycled(body, error.is_some()),
             _ => {}
@@ -88,7 +93,8 @@ impl State {
         if returned.is_cancelled {
             return;
         }
-        let has_failed = matches!(returned.verdict, Verdict::Failed { .. } | Verdict::Permanent { .. } | Verdict::Rejected { .. });
+        let has_failed =
+            matches!(returned.verdict, Verdict::Failed { .. } | Verdict::Permanent { .. } | Verdict::Rejected { .. });
         self.counts.calls += 1;
         self.counts.errors += u64::from(has_failed);
         // A daemon runs as long as its object.
@@ -116,7 +122,8 @@ impl State {
         }
     }
 
-    /// Counts a change of an object after a call. Others are finalizers, wake-ups, and notes that an attempt is repeated.
+    /// Counts a change of an object after a call. Others are finalizers, wake-ups, and notes that an attempt is
+    /// repeated.
     fn sent(&mut self, body: &Body, has_changed: bool) {
         let object = hash(body);
         if self.concluded.remove(&object) && has_changed {
@@ -169,16 +176,32 @@ mod tests {
         }
 
         fn called(&self) {
-            self.tally.accept(&EngineEvent::HandlerCalled { body: &self.body, handler: &self.handler, reason: None, retry: 0 });
+            self.tally.accept(&EngineEvent::HandlerCalled {
+                body: &self.body,
+                handler: &self.handler,
+                reason: None,
+                retry: 0,
+            });
         }
 
         fn returned(&self, verdict: Verdict) {
             let returned = &Returned::new(verdict, Patch::default());
-            self.tally.accept(&EngineEvent::HandlerReturned { body: &self.body, handler: &self.handler, reason: None, retry: 0, returned });
+            self.tally.accept(&EngineEvent::HandlerReturned {
+                body: &self.body,
+                handler: &self.handler,
+                reason: None,
+                retry: 0,
+                returned,
+            });
         }
 
         fn judged(&self, outcome: &Outcome) {
-            self.tally.accept(&EngineEvent::AttemptJudged { body: &self.body, handler: &self.handler, retry: 0, outcome });
+            self.tally.accept(&EngineEvent::AttemptJudged {
+                body: &self.body,
+                handler: &self.handler,
+                retry: 0,
+                outcome,
+            });
         }
 
         fn sent(&self, version: Option<&str>) {

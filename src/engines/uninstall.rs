@@ -1,5 +1,5 @@
-//! Takes an operator out of the cluster: waits for its handlers of deletions, stops it, removes its records, and frees the objects that it
-//! holds by its finalizer.
+//! Takes an operator out of the cluster: waits for its handlers of deletions, stops it, removes its records, and frees
+//! the objects that it holds by its finalizer.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -110,7 +110,9 @@ impl Uninstaller {
             return Ok(found);
         }
         let mut found = self.objects.list(resource, None, &all).await?;
-        found.retain(|object| text(object, "/metadata/namespace").is_some_and(|name| namespace::any_matches(namespaces, name)));
+        found.retain(|object| {
+            text(object, "/metadata/namespace").is_some_and(|name| namespace::any_matches(namespaces, name))
+        });
         Ok(found)
     }
 
@@ -118,7 +120,12 @@ impl Uninstaller {
     ///
     /// # Errors
     /// If they cannot be listed.
-    pub(crate) async fn held(&self, resource: &Resource, namespaces: &[Pattern], finalizer: &str) -> Result<Vec<Held>, Error> {
+    pub(crate) async fn held(
+        &self,
+        resource: &Resource,
+        namespaces: &[Pattern],
+        finalizer: &str,
+    ) -> Result<Vec<Held>, Error> {
         let objects = self.list(resource, namespaces).await?;
         let held = objects.iter().filter(|object| has(object, finalizer)).map(|object| held(resource, object));
         Ok(held.collect())
@@ -139,17 +146,25 @@ impl Uninstaller {
         Ok(number)
     }
 
-    /// Waits until no object of these kinds that is being deleted has its finalizer. Returns those that are left at the time limit.
+    /// Waits until no object of these kinds that is being deleted has its finalizer. Returns those that are left at the
+    /// time limit.
     ///
     /// # Errors
     /// If the objects cannot be listed.
-    pub(crate) async fn drain(&self, kinds: &[(Resource, String)], namespaces: &[Pattern], timeout: Duration) -> Result<Vec<Held>, Error> {
+    pub(crate) async fn drain(
+        &self,
+        kinds: &[(Resource, String)],
+        namespaces: &[Pattern],
+        timeout: Duration,
+    ) -> Result<Vec<Held>, Error> {
         let deadline = self.clock.uptime() + timeout;
         let mut told = None;
         loop {
             let mut waiting = Vec::new();
             for (resource, finalizer) in kinds {
-                waiting.extend(self.held(resource, namespaces, finalizer).await?.into_iter().filter(|held| held.is_deleting));
+                waiting.extend(
+                    self.held(resource, namespaces, finalizer).await?.into_iter().filter(|held| held.is_deleting),
+                );
             }
             if waiting.is_empty() || self.clock.uptime() >= deadline {
                 return Ok(waiting);
@@ -216,8 +231,10 @@ impl Uninstaller {
     /// # Errors
     /// If a definition cannot be read.
     pub(crate) async fn converting(&self, kinds: &[Selector]) -> Result<Vec<String>, Error> {
-        let definitions =
-            Resource { namespaced: false, ..known("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition") };
+        let definitions = Resource {
+            namespaced: false,
+            ..known("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition")
+        };
         let selected = kinds.iter().flat_map(|selector| selector.select(&self.resources));
         let names: BTreeSet<String> = selected.map(definition::name_of).collect();
         let mut converting = Vec::new();
@@ -244,9 +261,15 @@ impl Uninstaller {
     ) -> Result<Vec<String>, Error> {
         let mut removed = Vec::new();
         for resource in self.select(selectors) {
-            for object in self.list(&resource, namespaces).await?.iter().filter(|object| text(object, "/metadata/name") == Some(name)) {
+            for object in self
+                .list(&resource, namespaces)
+                .await?
+                .iter()
+                .filter(|object| text(object, "/metadata/name") == Some(name))
+            {
                 let records = object.get("status").and_then(Value::as_object);
-                let own: Vec<String> = records.into_iter().flatten().map(|(key, _)| key.clone()).filter(|key| is_own(key)).collect();
+                let own: Vec<String> =
+                    records.into_iter().flatten().map(|(key, _)| key.clone()).filter(|key| is_own(key)).collect();
                 if !own.is_empty() {
                     let patch = Value::Object(peering::removal(&own));
                     self.objects.patch_status(ObjectAddress::of(&resource, object), &patch).await?;
@@ -285,7 +308,11 @@ impl Uninstaller {
     ///
     /// # Errors
     /// If the objects cannot be listed.
-    pub(crate) async fn held_again(&self, kinds: &[(Resource, String)], namespaces: &[Pattern]) -> Result<Vec<Held>, Error> {
+    pub(crate) async fn held_again(
+        &self,
+        kinds: &[(Resource, String)],
+        namespaces: &[Pattern],
+    ) -> Result<Vec<Held>, Error> {
         tokio::time::sleep(PAUSE).await;
         let mut held = Vec::new();
         for (resource, finalizer) in kinds {
@@ -294,8 +321,13 @@ impl Uninstaller {
         Ok(held)
     }
 
-    /// Removes a finalizer from all objects of kinds, and returns the freed ones and those that are left, with the reasons.
-    pub(crate) async fn free_all(&self, kinds: &[(Resource, String)], namespaces: &[Pattern]) -> (Vec<Held>, Vec<String>) {
+    /// Removes a finalizer from all objects of kinds, and returns the freed ones and those that are left, with the
+    /// reasons.
+    pub(crate) async fn free_all(
+        &self,
+        kinds: &[(Resource, String)],
+        namespaces: &[Pattern],
+    ) -> (Vec<Held>, Vec<String>) {
         let (mut freed, mut left) = (Vec::new(), Vec::new());
         for (resource, finalizer) in kinds {
             let held = match self.held(resource, namespaces, finalizer).await {
@@ -342,8 +374,9 @@ impl OwnObject {
     }
 }
 
-/// Tells whether a name is that of a pod of a Deployment (`NAME-TEMPLATE-RANDOM`), of a StatefulSet (`NAME-0`), or of another workload
-/// (`NAME-RANDOM`). The pods of another workload may begin with the same words: those of `db-backup` are not pods of `db`.
+/// Tells whether a name is that of a pod of a Deployment (`NAME-TEMPLATE-RANDOM`), of a StatefulSet (`NAME-0`), or of
+/// another workload (`NAME-RANDOM`). The pods of another workload may begin with the same words: those of `db-backup`
+/// are not pods of `db`.
 pub(crate) fn is_pod_of(name: &str, workload: &str) -> bool {
     let Some(rest) = name.strip_prefix(workload).and_then(|rest| rest.strip_prefix('-')) else { return false };
     let is_random = |text: &str| !text.is_empty() && text.chars().all(|letter| RANDOM_LETTERS.contains(letter));
@@ -388,8 +421,15 @@ mod tests {
         for pod in ["db-0", "db-12", "db-7d4b9c5f6-x2x9z", "db-x2x9z"] {
             assert!(is_pod_of(pod, "db"), "{pod}");
         }
-        for other in ["db", "db-", "db2-0", "db-backup-0", "db-backup-7d4b9c5f6-x2x9z", "db-7d4b9c5f6-x2x9z-", "me@host/20240131120000/abc"]
-        {
+        for other in [
+            "db",
+            "db-",
+            "db2-0",
+            "db-backup-0",
+            "db-backup-7d4b9c5f6-x2x9z",
+            "db-7d4b9c5f6-x2x9z-",
+            "me@host/20240131120000/abc",
+        ] {
             assert!(!is_pod_of(other, "db"), "{other}");
         }
     }

@@ -68,7 +68,8 @@ impl ActivityRun {
 
     /// Returns the results by handler; handlers without a result are left out.
     pub fn results(self) -> Vec<(String, Value)> {
-        let result = |entry: Entry| Some((entry.handler.id.clone(), entry.last?.result.filter(|result| !result.is_null())?));
+        let result =
+            |entry: Entry| Some((entry.handler.id.clone(), entry.last?.result.filter(|result| !result.is_null())?));
         self.entries.into_iter().filter_map(result).collect()
     }
 }
@@ -114,7 +115,10 @@ mod tests {
         let mut failed = run();
         failed.conclude("c", Outcome::failure("first in time"), at(0));
         failed.conclude("b", Outcome::failure("first in order"), at(0));
-        assert_eq!(failed.first_failure().map(|failed| (failed.id, failed.error)), Some(("b".into(), "first in order".into())));
+        assert_eq!(
+            failed.first_failure().map(|failed| (failed.id, failed.error)),
+            Some(("b".into(), "first in order".into()))
+        );
         let mut run = run();
         run.conclude("a", Outcome::success(Some(json!({"x": 1}))), at(0));
         run.conclude("b", Outcome::success(None), at(0));

@@ -1,5 +1,5 @@
-//! Admission reviews: which webhooks a request is for, what their verdicts mean, and the answer; and the webhook configurations that make the
-//! API server call the operator's webhooks.
+//! Admission reviews: which webhooks a request is for, what their verdicts mean, and the answer; and the webhook
+//! configurations that make the API server call the operator's webhooks.
 //!
 //! The HTTP server and the calls are in `engines::admission`.
 

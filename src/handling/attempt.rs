@@ -34,7 +34,13 @@ pub fn check_limits(handler: &Handler, record: &Record, now: Timestamp) -> Optio
 }
 
 /// Returns the outcome of a verdict.
-pub fn judge(handler: &Handler, record: &Record, verdict: Verdict, now: Timestamp, default_backoff: Duration) -> (Outcome, Message) {
+pub fn judge(
+    handler: &Handler,
+    record: &Record,
+    verdict: Verdict,
+    now: Timestamp,
+    default_backoff: Duration,
+) -> (Outcome, Message) {
     let title = handler.title();
     let ahead = LookAhead { handler, record, now };
     match verdict {
@@ -71,7 +77,8 @@ fn temporary(ahead: &LookAhead<'_>, text: &str, delay: Option<Duration>) -> (Out
         Some(Limit::Retries(retries)) => format!("will exceed {retries} retries"),
         None => {
             let next = delay.filter(|delay| !delay.is_zero());
-            let next = next.map_or("Will retry at once.".to_owned(), |delay| format!("Will retry in {} seconds.", seconds(delay)));
+            let next = next
+                .map_or("Will retry at once.".to_owned(), |delay| format!("Will retry in {} seconds.", seconds(delay)));
             let message = Message::error(format!("{title} failed temporarily: {error}")).followed_by(next);
             return (Outcome::retry(delay, text), message);
         }
@@ -83,7 +90,8 @@ fn temporary(ahead: &LookAhead<'_>, text: &str, delay: Option<Duration>) -> (Out
 fn arbitrary(ahead: &LookAhead<'_>, text: String, representation: &str, backoff: Duration) -> (Outcome, Message) {
     let title = ahead.handler.title();
     let error = shown(&text, representation).to_owned();
-    let error_message = |what: String| Message::error(format!("{title} failed with an exception and will {what}: {error}"));
+    let error_message =
+        |what: String| Message::error(format!("{title} failed with an exception and will {what}: {error}"));
     match ahead.handler.error_mode() {
         ErrorMode::Ignored => (Outcome::success(None), error_message("ignore it".to_owned())),
         ErrorMode::Permanent => (Outcome::failure(text), error_message("stop now".to_owned())),
@@ -91,7 +99,12 @@ fn arbitrary(ahead: &LookAhead<'_>, text: String, representation: &str, backoff:
             let limit = match ahead.limit(backoff) {
                 Some(Limit::Timeout(timeout)) => format!("time out in {} seconds", seconds(timeout)),
                 Some(Limit::Retries(retries)) => format!("exceed {retries} retries"),
-                None => return (Outcome::retry(Some(backoff), text), error_message(format!("try again in {} seconds", seconds(backoff)))),
+                None => {
+                    return (
+                        Outcome::retry(Some(backoff), text),
+                        error_message(format!("try again in {} seconds", seconds(backoff))),
+                    );
+                }
             };
             let message = error_message(format!("stop now (it would {limit} on the next attempt)"));
             (Outcome::failure(message.text.clone()), message)
@@ -129,7 +142,8 @@ mod tests {
     fn judged(on: On, policy: Policy, verdict: Verdict) -> (Outcome, String) {
         let handler = Handler { policy, ..Handler::simple("fn", on) };
         let record = Record { retries: 1, ..Record::fresh(Timestamp::UNIX_EPOCH, None) };
-        let (outcome, message) = judge(&handler, &record, verdict, Timestamp::from_second(10).unwrap(), TEMPORARY_DELAY);
+        let (outcome, message) =
+            judge(&handler, &record, verdict, Timestamp::from_second(10).unwrap(), TEMPORARY_DELAY);
         (outcome, message.text)
     }
 
@@ -180,6 +194,8 @@ mod tests {
         };
         assert!(check(Policy { retries: Some(0), ..Policy::default() }).is_some());
         assert!(check(Policy { timeout: Some(Duration::ZERO), ..Policy::default() }).is_some());
-        assert!(check(Policy { retries: Some(1), timeout: Some(Duration::from_secs(1)), ..Policy::default() }).is_none());
+        assert!(
+            check(Policy { retries: Some(1), timeout: Some(Duration::from_secs(1)), ..Policy::default() }).is_none()
+        );
     }
 }

@@ -7,8 +7,8 @@
 //!     └── a change by others, a cycle that writes nothing, time ─────┘
 //! ```
 //!
-//! Only cycles that would go on for ever count: a write of the operator has begun them, and they write again. Handlers that wait for their
-//! next attempt, and handlers that finish one after another, do not count.
+//! Only cycles that would go on for ever count: a write of the operator has begun them, and they write again. Handlers
+//! that wait for their next attempt, and handlers that finish one after another, do not count.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -21,7 +21,8 @@ use super::progress::{Moment, time_between};
 /// The first delay; each further cycle doubles it.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 
-/// Retries after less than this count as repetitions without a pause. Ten attempts of a handler per second are its author's decision.
+/// Retries after less than this count as repetitions without a pause. Ten attempts of a handler per second are its
+/// author's decision.
 pub(crate) const OWN_DELAY: Duration = Duration::from_millis(100);
 
 /// How many of the last cycles are described: several handlers may alternate.
@@ -215,8 +216,12 @@ impl Report {
     pub fn message(&self) -> Message {
         match self {
             Self::Began(found) => {
-                let delays = format!("Its next cycles are delayed by up to {} seconds, until others change it.", seconds(found.max_delay));
-                Message::warning(format!("The object keeps triggering itself: {}.", found.describe())).followed_by(delays)
+                let delays = format!(
+                    "Its next cycles are delayed by up to {} seconds, until others change it.",
+                    seconds(found.max_delay)
+                );
+                Message::warning(format!("The object keeps triggering itself: {}.", found.describe()))
+                    .followed_by(delays)
             }
             Self::Ended(why) => {
                 let reason = match why {
@@ -236,7 +241,8 @@ impl Loop {
         let Self { cycles, time, handlers, fields, .. } = self;
         let count = format!("{cycles} cycles within {} seconds without a change by others", seconds(rounded_up(*time)));
         let handlers = if handlers.is_empty() { "none".to_owned() } else { named(handlers, "'") };
-        let fields = if fields.is_empty() { "none but the progress of the handlers".to_owned() } else { named(fields, "") };
+        let fields =
+            if fields.is_empty() { "none but the progress of the handlers".to_owned() } else { named(fields, "") };
         format!("{count}; handlers: {handlers}; changed fields: {fields}")
     }
 }
@@ -261,7 +267,8 @@ fn distinct<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
 mod tests {
     use super::*;
 
-    const THRESHOLD: Threshold = Threshold { cycles: 3, period: Duration::from_mins(1), max_delay: Duration::from_secs(5) };
+    const THRESHOLD: Threshold =
+        Threshold { cycles: 3, period: Duration::from_mins(1), max_delay: Duration::from_secs(5) };
 
     /// A breaker, and the time in milliseconds.
     #[derive(Default)]
@@ -280,7 +287,14 @@ mod tests {
             self.cycle_of(after, trigger, effect, "made", "spec.n")
         }
 
-        fn cycle_of(&mut self, after: i64, trigger: Trigger, effect: Effect, handler: &str, field: &str) -> Vec<Report> {
+        fn cycle_of(
+            &mut self,
+            after: i64,
+            trigger: Trigger,
+            effect: Effect,
+            handler: &str,
+            field: &str,
+        ) -> Vec<Report> {
             self.now += after;
             let began = self.breaker.begin(trigger, THRESHOLD, self.time());
             let fields = if field.is_empty() { Vec::new() } else { vec![field.to_owned()] };
@@ -316,7 +330,10 @@ mod tests {
         let reports = object.looped(1);
         let found = object.breaker.slowed().unwrap().clone();
         assert_eq!(reports, [Report::Began(found.clone())]);
-        assert_eq!(found.describe(), "4 cycles within 1 seconds without a change by others; handlers: 'made'; changed fields: spec.n");
+        assert_eq!(
+            found.describe(),
+            "4 cycles within 1 seconds without a change by others; handlers: 'made'; changed fields: spec.n"
+        );
         assert_eq!(object.looped(5), [], "it is reported once");
     }
 
@@ -402,7 +419,8 @@ mod tests {
         assert_eq!(object.breaker.recent.len(), DESCRIBED);
         let names: Vec<String> = (0..12).map(|number| format!("n{number:02}")).collect();
         assert!(named(&names, "'").ends_with("'n09', and 2 more"));
-        let progress = Loop { cycles: 1, time: Duration::ZERO, max_delay: FIRST_DELAY, handlers: names, fields: Vec::new() };
+        let progress =
+            Loop { cycles: 1, time: Duration::ZERO, max_delay: FIRST_DELAY, handlers: names, fields: Vec::new() };
         assert!(progress.describe().ends_with("changed fields: none but the progress of the handlers"));
     }
 }

@@ -84,13 +84,16 @@ pub struct Change {
 impl Change {
     /// Returns the change from one essence to another.
     pub fn between(old: Option<Value>, new: Option<Value>) -> Self {
-        let differences = diff::diff(old.as_ref().unwrap_or(&Value::Null), new.as_ref().unwrap_or(&Value::Null), diff::Scope::Full);
+        let differences =
+            diff::diff(old.as_ref().unwrap_or(&Value::Null), new.as_ref().unwrap_or(&Value::Null), diff::Scope::Full);
         Self { old, new, diff: differences }
     }
 
     /// Returns the change as a handler with a field sees it.
     pub fn reduced_to(&self, field: &FieldPath) -> Self {
-        let at_field = |side: &Option<Value>| side.as_ref().and_then(|value| field.resolve(value)).map(std::borrow::Cow::into_owned);
+        let at_field = |side: &Option<Value>| {
+            side.as_ref().and_then(|value| field.resolve(value)).map(std::borrow::Cow::into_owned)
+        };
         let (old, new) = (at_field(&self.old), at_field(&self.new));
         if field.is_query() {
             return Self::between(old, new);
@@ -142,7 +145,8 @@ mod tests {
 
     const FINALIZER: &str = "kopf.zalando.org/KopfFinalizerMarker";
 
-    /// Returns the reason, and whether resume handlers take part, for an object that was or was not first seen in a list.
+    /// Returns the reason, and whether resume handlers take part, for an object that was or was not first seen in a
+    /// list.
     fn detected(event_kind: EventKind, metadata: Value, old: Option<Value>, is_listed: bool) -> (Reason, bool) {
         let body = Body::from(json!({"metadata": metadata, "spec": {"x": 1}}));
         let memory = Memory { noticed_by_listing: is_listed, fully_handled_once: false };
@@ -158,8 +162,14 @@ mod tests {
 
     #[test]
     fn changes_during_a_downtime_are_an_update_with_resuming() {
-        assert_eq!(detected(EventKind::Listed, json!({}), Some(json!({"spec": {"x": 0}})), true), (Reason::Update, true));
-        assert_eq!(detected(EventKind::Modified, json!({}), Some(json!({"spec": {"x": 0}})), false), (Reason::Update, false));
+        assert_eq!(
+            detected(EventKind::Listed, json!({}), Some(json!({"spec": {"x": 0}})), true),
+            (Reason::Update, true)
+        );
+        assert_eq!(
+            detected(EventKind::Modified, json!({}), Some(json!({"spec": {"x": 0}})), false),
+            (Reason::Update, false)
+        );
     }
 
     #[test]

@@ -52,8 +52,8 @@ pub(crate) struct Circumstances<'a> {
 impl Decision {
     /// Keeps the records of a finished deletion.
     ///
-    /// The object stays until its timers and daemons have stopped. Each of its events until then begins a cycle, which must not call the
-    /// handlers again; the last of these cycles ends the deletion.
+    /// The object stays until its timers and daemons have stopped. Each of its events until then begins a cycle, which
+    /// must not call the handlers again; the last of these cycles ends the deletion.
     fn held(self) -> Self {
         Self { purge: Vec::new(), messages: Vec::new(), is_handled: false, ..self }
     }
@@ -111,7 +111,8 @@ fn conclude_attempts(plan: Plan<'_>, outcomes: &[(String, Outcome)], circumstanc
 
 /// Handlers may share an id, and with it a record: the last outcome counts.
 fn latest(outcomes: &[(String, Outcome)]) -> impl Iterator<Item = &(String, Outcome)> {
-    let is_latest = |(index, (id, _)): &(usize, &(String, Outcome))| outcomes[index + 1..].iter().all(|(later, _)| later != id);
+    let is_latest =
+        |(index, (id, _)): &(usize, &(String, Outcome))| outcomes[index + 1..].iter().all(|(later, _)| later != id);
     outcomes.iter().enumerate().filter(is_latest).map(|(_, outcome)| outcome)
 }
 
@@ -197,7 +198,11 @@ mod tests {
         let outcomes: Vec<_> = outcomes.iter().map(|(id, outcome)| ((*id).to_owned(), outcome.clone())).collect();
         let owned: Vec<&str> = handlers.iter().map(|handler| handler.id.as_str()).collect();
         let change = &cause.change;
-        conclude(plan, &outcomes, &Circumstances { change, owned: &owned, is_essence_outdated: false, awaits_background, now })
+        conclude(
+            plan,
+            &outcomes,
+            &Circumstances { change, owned: &owned, is_essence_outdated: false, awaits_background, now },
+        )
     }
 
     fn creating(ids: &[&str]) -> Vec<Handler> {
@@ -226,7 +231,8 @@ mod tests {
 
     #[test]
     fn failures_finish_a_cause_and_its_essence_is_stored() {
-        let decision = concluded(&creating(&["a", "b"]), Stored::default(), &[("a", failure()), ("b", success(Some(json!(0))))]);
+        let decision =
+            concluded(&creating(&["a", "b"]), Stored::default(), &[("a", failure()), ("b", success(Some(json!(0))))]);
         assert!(decision.is_handled);
         assert_eq!(decision.essence, Some(json!({"spec": {}})));
         assert_eq!(decision.results, [("b".to_owned(), json!(0))]);
@@ -241,10 +247,16 @@ mod tests {
 
     #[test]
     fn of_two_handlers_with_one_id_the_last_outcome_counts_once() {
-        let handlers = [Handler::simple("a", On::Create), Handler { function: "other".into(), ..Handler::simple("a", On::Create) }];
+        let handlers = [
+            Handler::simple("a", On::Create),
+            Handler { function: "other".into(), ..Handler::simple("a", On::Create) },
+        ];
         let decision = concluded(&handlers, Stored::default(), &[("a", success(Some(json!(1)))), ("a", retry(5))]);
         let [(_, stored)] = &decision.store[..] else { panic!("there is one record") };
-        assert_eq!((stored.retries, stored.success, decision.delays.as_slice()), (1, false, &[Duration::from_secs(5)][..]));
+        assert_eq!(
+            (stored.retries, stored.success, decision.delays.as_slice()),
+            (1, false, &[Duration::from_secs(5)][..])
+        );
         assert!(decision.results.is_empty());
     }
 
@@ -272,14 +284,18 @@ mod tests {
         assert_eq!(first.results, [("a".to_owned(), json!(1))]);
         let [(_, kept)] = &first.store[..] else { panic!("the record is stored") };
         let stored = || Stored(vec![("a", kept.clone())]);
-        assert!(!concluded_for(Reason::Delete, &deleting, stored(), &[], true).is_handled, "the background still stops");
+        assert!(
+            !concluded_for(Reason::Delete, &deleting, stored(), &[], true).is_handled,
+            "the background still stops"
+        );
         let last = concluded_for(Reason::Delete, &deleting, stored(), &[], false);
         assert!(last.is_handled && last.results.is_empty() && last.purge.contains(&"a".to_owned()));
     }
 
     #[test]
     fn only_deletions_wait_for_the_background() {
-        let decision = concluded_for(Reason::Create, &creating(&["a"]), Stored::default(), &[("a", success(None))], true);
+        let decision =
+            concluded_for(Reason::Create, &creating(&["a"]), Stored::default(), &[("a", success(None))], true);
         assert!(decision.is_handled && decision.purge.contains(&"a".to_owned()));
     }
 
@@ -304,7 +320,8 @@ mod tests {
             messages: Vec::new(),
         };
         let now = Timestamp::UNIX_EPOCH;
-        let circumstances = Circumstances { change: &unchanged, owned: &[], is_essence_outdated: true, awaits_background: false, now };
+        let circumstances =
+            Circumstances { change: &unchanged, owned: &[], is_essence_outdated: true, awaits_background: false, now };
         assert_eq!(conclude(plan, &[], &circumstances).essence, Some(essence));
     }
 

@@ -57,8 +57,14 @@ mod tests {
 
     #[test]
     fn filters_of_values_need_a_field() {
-        assert_eq!(found(On::Create, None, Filters { value: Some(is(1)), ..Filters::default() }), Some(Contradiction::NoField("value")));
-        assert_eq!(found(On::Update, None, Filters { new: Some(is(1)), ..Filters::default() }), Some(Contradiction::NoField("new")));
+        assert_eq!(
+            found(On::Create, None, Filters { value: Some(is(1)), ..Filters::default() }),
+            Some(Contradiction::NoField("value"))
+        );
+        assert_eq!(
+            found(On::Update, None, Filters { new: Some(is(1)), ..Filters::default() }),
+            Some(Contradiction::NoField("new"))
+        );
         assert_eq!(found(On::Create, Some("spec.x"), Filters { value: Some(is(1)), ..Filters::default() }), None);
     }
 
@@ -66,7 +72,13 @@ mod tests {
     fn sides_of_a_change_need_a_change_and_exclude_the_value() {
         let sides = Filters { old: Some(is(1)), new: Some(is(2)), ..Filters::default() };
         assert_eq!(found(On::Field, Some("spec.x"), sides.clone()), None);
-        assert_eq!(found(On::Sub { needs_change: false }, Some("x"), sides.clone()), Some(Contradiction::NoChange("old")));
-        assert_eq!(found(On::Update, Some("x"), Filters { value: Some(is(1)), ..sides }), Some(Contradiction::ValueWithSides));
+        assert_eq!(
+            found(On::Sub { needs_change: false }, Some("x"), sides.clone()),
+            Some(Contradiction::NoChange("old"))
+        );
+        assert_eq!(
+            found(On::Update, Some("x"), Filters { value: Some(is(1)), ..sides }),
+            Some(Contradiction::ValueWithSides)
+        );
     }
 }

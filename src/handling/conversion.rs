@@ -1,5 +1,5 @@
-//! Conversions of objects between the versions of their definition: the review, the versions that one object passes, and the part of the
-//! definition that makes the API server call the operator.
+//! Conversions of objects between the versions of their definition: the review, the versions that one object passes,
+//! and the part of the definition that makes the API server call the operator.
 //!
 //! The HTTP server and the calls are in `engines::admission`.
 

@@ -1,4 +1,5 @@
-//! Finds the parts of a definition in the cluster that a new one removes: versions, fields, or values that stored objects may have.
+//! Finds the parts of a definition in the cluster that a new one removes: versions, fields, or values that stored
+//! objects may have.
 
 use std::collections::BTreeSet;
 
@@ -17,8 +18,18 @@ const LIMITS: [(&str, bool); 8] = [
 ];
 
 /// Keys whose change may refuse values that were allowed; a schema without the key allows all of them.
-const CONSTRAINTS: [&str; 10] =
-    ["pattern", "format", "multipleOf", "oneOf", "anyOf", "allOf", "not", "exclusiveMaximum", "exclusiveMinimum", "uniqueItems"];
+const CONSTRAINTS: [&str; 10] = [
+    "pattern",
+    "format",
+    "multipleOf",
+    "oneOf",
+    "anyOf",
+    "allOf",
+    "not",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "uniqueItems",
+];
 
 /// Keys that decide how lists and maps are merged, and which items may be repeated.
 const STRUCTURE: [&str; 3] = ["x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type"];
@@ -26,11 +37,12 @@ const STRUCTURE: [&str; 3] = ["x-kubernetes-list-type", "x-kubernetes-list-map-k
 /// The key of schemas that keep unknown fields.
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 
-/// Returns the parts of the existing definition that a new one removes: the place, and the loss. An empty list means that all stored
-/// objects and all clients can go on as before.
+/// Returns the parts of the existing definition that a new one removes: the place, and the loss. An empty list means
+/// that all stored objects and all clients can go on as before.
 pub(crate) fn narrowings(old: &Value, new: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    let scope = |definition: &Value| definition.pointer("/spec/scope").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let scope =
+        |definition: &Value| definition.pointer("/spec/scope").and_then(Value::as_str).unwrap_or_default().to_owned();
     if scope(old) != scope(new) {
         found.push(format!("the scope changes from {} to {}", scope(old), scope(new)));
     }
@@ -48,7 +60,8 @@ pub(crate) fn narrowings(old: &Value, new: &Value) -> Vec<String> {
                 found.push(format!("version {name} loses the subresource {subresource}"));
             }
         }
-        let [before, after] = [before, after].map(|version| version.pointer("/schema/openAPIV3Schema").unwrap_or(&Value::Null));
+        let [before, after] =
+            [before, after].map(|version| version.pointer("/schema/openAPIV3Schema").unwrap_or(&Value::Null));
         schema(&mut Vec::from([name.to_owned()]), (before, after), &mut found);
     }
     found
@@ -117,7 +130,8 @@ fn schema(path: &mut Vec<String>, (old, new): (&Value, &Value), found: &mut Vec<
 fn fields(path: &mut Vec<String>, (old, new): (&Value, &Value), was_open: bool, found: &mut Vec<String>) {
     let properties = |schema: &Value| schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
     let (before_all, after_all) = (properties(old), properties(new));
-    let is_open = new.get(PRESERVE) == Some(&Value::Bool(true)) || new.get("additionalProperties").is_some_and(|value| *value != false);
+    let is_open = new.get(PRESERVE) == Some(&Value::Bool(true))
+        || new.get("additionalProperties").is_some_and(|value| *value != false);
     for (name, before) in &before_all {
         path.push(name.clone());
         match after_all.get(name) {
@@ -195,7 +209,10 @@ mod tests {
         assert_eq!(between(&old, &new), Vec::<String>::new());
         let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         assert_eq!(between(&old, &open), Vec::<String>::new());
-        assert_eq!(between(&field(json!({"type": "integer"})), &field(json!({"x-kubernetes-int-or-string": true}))), Vec::<String>::new());
+        assert_eq!(
+            between(&field(json!({"type": "integer"})), &field(json!({"x-kubernetes-int-or-string": true}))),
+            Vec::<String>::new()
+        );
         let mut more = definition(&old);
         more["spec"]["versions"].as_array_mut().unwrap().push(json!({"name": "v2", "served": true, "storage": false}));
         assert_eq!(narrowings(&definition(&old), &more), Vec::<String>::new());
@@ -226,12 +243,24 @@ mod tests {
         let cases = [
             (text(), json!({"type": "integer"}), "the type changes"),
             (text(), json!({"type": "string", "maxLength": 5}), "`maxLength` is narrower"),
-            (json!({"type": "integer", "minimum": 1}), json!({"type": "integer", "minimum": 2}), "`minimum` is narrower"),
+            (
+                json!({"type": "integer", "minimum": 1}),
+                json!({"type": "integer", "minimum": 2}),
+                "`minimum` is narrower",
+            ),
             (text(), json!({"type": "string", "enum": ["a"]}), "fewer values are allowed"),
-            (json!({"type": "string", "enum": ["a", "b"]}), json!({"type": "string", "enum": ["a", "c"]}), "fewer values are allowed"),
+            (
+                json!({"type": "string", "enum": ["a", "b"]}),
+                json!({"type": "string", "enum": ["a", "c"]}),
+                "fewer values are allowed",
+            ),
             (text(), json!({"type": "string", "pattern": "a"}), "`pattern` changes"),
             (json!({"type": "string", "nullable": true}), text(), "null is not allowed any more"),
-            (text(), json!({"type": "string", "x-kubernetes-validations": [{"rule": "self != ''"}]}), "the rule `self != ''` is new"),
+            (
+                text(),
+                json!({"type": "string", "x-kubernetes-validations": [{"rule": "self != ''"}]}),
+                "the rule `self != ''` is new",
+            ),
             (
                 field(text()),
                 json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}),

@@ -3,11 +3,12 @@
 use super::handler::{Handler, On};
 use super::matcher::Matcher;
 
-/// Tells whether a handler certainly ignores an event that shows only the operator's own patch at the end of a cause, which changes
-/// annotations of operators and the status.
+/// Tells whether a handler certainly ignores an event that shows only the operator's own patch at the end of a cause,
+/// which changes annotations of operators and the status.
 ///
-/// Handlers of raw events and indexes take every event, and timers and daemons follow the object. A handler with a field makes it part of
-/// the essence. A mandatory deletion handler decides about the finalizer at every event, by its filters.
+/// Handlers of raw events and indexes take every event, and timers and daemons follow the object. A handler with a
+/// field makes it part of the essence. A mandatory deletion handler decides about the finalizer at every event, by its
+/// filters.
 pub(crate) fn ignores_echoes(handler: &Handler) -> bool {
     let is_of_changes = match handler.on {
         On::Delete { optional: false } => depends_on_labels_alone(handler),
@@ -82,7 +83,8 @@ mod tests {
         let mut by_label = deletion();
         by_label.filters.labels = vec![("a".to_owned(), Matcher::Present)];
         assert!(ignores_echoes(&by_label));
-        by_label.filters.labels = vec![("a".to_owned(), Matcher::All(vec![Matcher::Present, Matcher::When(Predicate(0))]))];
+        by_label.filters.labels =
+            vec![("a".to_owned(), Matcher::All(vec![Matcher::Present, Matcher::When(Predicate(0))]))];
         assert!(!ignores_echoes(&by_label));
         assert!(!ignores_echoes(&with_field(On::Delete { optional: false }, "spec.size")));
         let mut by_expression = Handler::simple("it", On::Delete { optional: true });

@@ -1,7 +1,7 @@
 //! Filters: whether one handler concerns one object, in kopf's order of evaluation.
 //!
-//! Expressions are not evaluated here. An unanswered one is returned as a [`Question`]; the script host answers it, and the caller decides
-//! again.
+//! Expressions are not evaluated here. An unanswered one is returned as a [`Question`]; the script host answers it, and
+//! the caller decides again.
 
 use std::borrow::Cow;
 
@@ -103,10 +103,13 @@ impl Poll {
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
 pub fn prematches(handler: &Handler, view: View<'_>, predicates: &dyn Predicates) -> Result<bool, Unsettled> {
-    Ok(passes_metadata(handler, view, predicates)? && passes_value(handler, view, predicates)? && passes_when(handler, predicates)?)
+    Ok(passes_metadata(handler, view, predicates)?
+        && passes_value(handler, view, predicates)?
+        && passes_when(handler, predicates)?)
 }
 
-/// Tells whether a handler concerns an object and, if the handler needs a change of its field, whether that has changed.
+/// Tells whether a handler concerns an object and, if the handler needs a change of its field, whether that has
+/// changed.
 ///
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
@@ -133,7 +136,12 @@ fn passes_metadata(handler: &Handler, view: View<'_>, predicates: &dyn Predicate
         && passes_map(&handler.filters.annotations, view.body, "annotations", predicates)?)
 }
 
-fn passes_map(filters: &[(String, Matcher)], body: &Body, stanza: &str, predicates: &dyn Predicates) -> Result<bool, Unsettled> {
+fn passes_map(
+    filters: &[(String, Matcher)],
+    body: &Body,
+    stanza: &str,
+    predicates: &dyn Predicates,
+) -> Result<bool, Unsettled> {
     if filters.is_empty() {
         return Ok(true);
     }
@@ -231,7 +239,12 @@ mod tests {
     }
 
     /// Returns whether a handler matches a change of `spec.x`; an absent side has no spec.
-    fn matched(handler: &Handler, old: Option<Value>, new: Option<Value>, answers: &Answers) -> Result<bool, Unsettled> {
+    fn matched(
+        handler: &Handler,
+        old: Option<Value>,
+        new: Option<Value>,
+        answers: &Answers,
+    ) -> Result<bool, Unsettled> {
         let essence = |side: Option<Value>| side.map_or_else(|| json!({}), |x| json!({"spec": {"x": x}}));
         let body = Body::from(json!({"metadata": {"labels": {"a": "1"}}, "spec": {"x": 0}}));
         let change = Change::between(Some(essence(old)), Some(essence(new)));
@@ -262,7 +275,8 @@ mod tests {
 
     #[test]
     fn matchers_beyond_kopf_check_present_values_first() {
-        let unless_two = handler(On::Update, Filters { value: Some(Matcher::NotIn(vec![json!(2)])), ..Filters::default() });
+        let unless_two =
+            handler(On::Update, Filters { value: Some(Matcher::NotIn(vec![json!(2)])), ..Filters::default() });
         assert!(!settled(&unless_two, None, Some(json!(2))), "the absent side does not count beside a present one");
         assert!(settled(&unless_two, Some(json!(2)), Some(json!(3))));
     }

@@ -45,12 +45,17 @@ pub fn adjust(is_demanded: bool, body: &Body, finalizer: &str) -> Adjustment {
 ///
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
-pub fn is_demanded_by_deletion(handlers: &ChangingHandlers, view: View<'_>, predicates: &dyn Predicates) -> Result<bool, Unsettled> {
+pub fn is_demanded_by_deletion(
+    handlers: &ChangingHandlers,
+    view: View<'_>,
+    predicates: &dyn Predicates,
+) -> Result<bool, Unsettled> {
     let is_mandatory = |handler: &&Handler| handler.on == On::Delete { optional: false };
     select::any_prematches(handlers.iter().filter(is_mandatory), view, predicates)
 }
 
-/// Tells whether the finalizer may be removed: the object is being deleted, has our finalizer, and no handler is pending.
+/// Tells whether the finalizer may be removed: the object is being deleted, has our finalizer, and no handler is
+/// pending.
 pub fn is_released(event_kind: EventKind, body: &Body, finalizer: &str, has_delays: bool) -> bool {
     event_kind != EventKind::Deleted && body.is_deleting() && body.has_finalizer(finalizer) && !has_delays
 }

@@ -81,7 +81,10 @@ pub enum On {
 impl On {
     /// Tells whether it is a change handler.
     pub fn is_changing(self) -> bool {
-        matches!(self, Self::Create | Self::Update | Self::Delete { .. } | Self::Resume { .. } | Self::Field | Self::Sub { .. })
+        matches!(
+            self,
+            Self::Create | Self::Update | Self::Delete { .. } | Self::Resume { .. } | Self::Field | Self::Sub { .. }
+        )
     }
 
     /// Tells whether it is a daemon or a timer.

@@ -1,4 +1,5 @@
-//! Declared hooks: functions that are called by HTTP requests from outside. The selection by path and method; `auth` verifies credentials.
+//! Declared hooks: functions that are called by HTTP requests from outside. The selection by path and method; `auth`
+//! verifies credentials.
 
 pub mod auth;
 

@@ -1,7 +1,7 @@
 //! The structure of one index: the values of each key, and the keys of each object.
 //!
-//! The values are in a persistent map: a snapshot of them costs nothing, and never changes. Keys and objects are sorted, so that the same
-//! objects give the same order, whichever was indexed first.
+//! The values are in a persistent map: a snapshot of them costs nothing, and never changes. Keys and objects are
+//! sorted, so that the same objects give the same order, whichever was indexed first.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap};
@@ -259,7 +259,9 @@ mod tests {
         assert_eq!(index.entries().len(), 1);
         put(&mut index, "b", &[(json!(["n", 1]), json!("composite")), (json!(null), json!("flat"))]);
         assert_eq!(shown(&index.entries()), ["null: [\"flat\"]", "true: [\"last\"]", "[\"n\",1]: [\"composite\"]"]);
-        assert!(index.entries().contains(&key(&json!(["n", true]))) && !index.entries().contains(&key(&json!(["n", "1"]))));
+        assert!(
+            index.entries().contains(&key(&json!(["n", true]))) && !index.entries().contains(&key(&json!(["n", "1"])))
+        );
         assert_eq!(index.entries().get(&key(&json!("nothing"))).count(), 0);
     }
 
@@ -283,7 +285,10 @@ mod tests {
         let mut index = Index::default();
         for (namespace, name) in [("b", "a"), ("a-b", "a"), ("a", "z"), ("a", "b")] {
             let metadata = json!({"namespace": namespace, "name": name, "uid": format!("{namespace}{name}")});
-            index.replace(&Member::of(&Body::from(json!({"metadata": metadata}))), [(Key::Null, json!(format!("{namespace}/{name}")))]);
+            index.replace(
+                &Member::of(&Body::from(json!({"metadata": metadata}))),
+                [(Key::Null, json!(format!("{namespace}/{name}")))],
+            );
         }
         assert_eq!(shown(&index.entries()), ["null: [\"a/b\",\"a/z\",\"a-b/a\",\"b/a\"]"]);
     }

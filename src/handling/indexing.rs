@@ -19,7 +19,8 @@ pub(crate) type FailingIndexers = BTreeMap<String, Record>;
 pub(crate) struct IndexPlan<'a> {
     /// The handlers to call, in the order of their declaration.
     pub call: Vec<&'a Handler>,
-    /// The indexes that lose the entries of the object: their handlers do not match, wait for their retry, or have failed permanently.
+    /// The indexes that lose the entries of the object: their handlers do not match, wait for their retry, or have
+    /// failed permanently.
     pub remove: BTreeSet<&'a str>,
 }
 
@@ -53,7 +54,12 @@ pub(crate) enum Effect {
 }
 
 /// Returns the effect of an attempt, and the record to keep: only failing handlers have one.
-pub(crate) fn conclude(record: &Record, outcome: &Outcome, has_entries: bool, now: Timestamp) -> (Effect, Option<Record>) {
+pub(crate) fn conclude(
+    record: &Record,
+    outcome: &Outcome,
+    has_entries: bool,
+    now: Timestamp,
+) -> (Effect, Option<Record>) {
     match (&outcome.error, has_entries) {
         (Some(_), _) => (Effect::Remove, Some(record.after(outcome, now))),
         (None, true) => (Effect::Replace, None),
@@ -81,8 +87,12 @@ mod tests {
         let of_label = Handler { filters, ..Handler::simple("by_label", On::Index) };
         let handlers = IndexingHandlers::of([of_label, Handler::simple("all", On::Index)].map(Arc::new));
         let body = Body::from(json!({"metadata": {"labels": labels}}));
-        let plan = plan(&handlers, failing, View { body: &body, change: None }, &Answers::default(), at(second)).unwrap();
-        (plan.call.iter().map(|handler| handler.id.clone()).collect(), plan.remove.into_iter().map(str::to_owned).collect())
+        let plan =
+            plan(&handlers, failing, View { body: &body, change: None }, &Answers::default(), at(second)).unwrap();
+        (
+            plan.call.iter().map(|handler| handler.id.clone()).collect(),
+            plan.remove.into_iter().map(str::to_owned).collect(),
+        )
     }
 
     fn ids(ids: &[&str]) -> Vec<String> {
@@ -101,7 +111,11 @@ mod tests {
         let failing = FailingIndexers::from([("all".to_owned(), Record::fresh(at(0), None).after(&outcome, at(0)))]);
         for (second, expected) in [(0, false), (9, false), (10, true), (11, true)] {
             let (call, remove) = planned(json!({"on": "1"}), &failing, second);
-            assert_eq!((call.contains(&"all".to_owned()), remove.contains(&"all".to_owned())), (expected, !expected), "{second}");
+            assert_eq!(
+                (call.contains(&"all".to_owned()), remove.contains(&"all".to_owned())),
+                (expected, !expected),
+                "{second}"
+            );
         }
         let failed = Record::fresh(at(0), None).after(&Outcome::failure("never"), at(0));
         let failing = FailingIndexers::from([("all".to_owned(), failed)]);
@@ -120,7 +134,8 @@ mod tests {
             }
             let record = kept.clone().unwrap_or_else(|| Record::fresh(now, None));
             let failed = check_limits(&handler, &record, now);
-            let (outcome, _) = failed.unwrap_or_else(|| judge(&handler, &record, verdict.clone(), now, Duration::from_mins(1)));
+            let (outcome, _) =
+                failed.unwrap_or_else(|| judge(&handler, &record, verdict.clone(), now, Duration::from_mins(1)));
             let (effect, record) = conclude(&record, &outcome, false, now);
             let retries = record.as_ref().map_or(String::new(), |record| format!("{}", record.retries));
             effects.push(format!("{effect:?}{retries}"));
@@ -142,7 +157,13 @@ mod tests {
         let timed = Policy { timeout: Some(Duration::from_secs(70)), ..mode(ErrorMode::Temporary) };
         let table: [Row<'_>; 7] = [
             ("ignored by default", Policy::default(), &failed, &[0, 1], &["Keep", "Keep"]),
-            ("temporary", Policy::default(), &temporary, &[0, 9, 10, 19, 20], &["Remove1", "-", "Remove2", "-", "Remove3"]),
+            (
+                "temporary",
+                Policy::default(),
+                &temporary,
+                &[0, 9, 10, 19, 20],
+                &["Remove1", "-", "Remove2", "-", "Remove3"],
+            ),
             ("arbitrary, retried", mode(ErrorMode::Temporary), &failed, &[0, 59, 60], &["Remove1", "-", "Remove2"]),
             ("permanent", Policy::default(), &permanent, &[0, 1_000_000], &["Remove1", "-"]),
             ("arbitrary, permanent", mode(ErrorMode::Permanent), &failed, &[0, 1_000_000], &["Remove1", "-"]),

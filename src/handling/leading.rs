@@ -7,8 +7,8 @@
 //!      └── no renewal has succeeded for the renew deadline, or another replica holds it ──┘
 //! ```
 //!
-//! The times in a Lease are those of the clock of its holder, and are never compared with other clocks: a Lease has run out when it was not
-//! seen to change for its duration, by a monotonic clock of this process.
+//! The times in a Lease are those of the clock of its holder, and are never compared with other clocks: a Lease has run
+//! out when it was not seen to change for its duration, by a monotonic clock of this process.
 
 use std::time::Duration;
 
@@ -188,8 +188,8 @@ impl Candidate {
         }
     }
 
-    /// Returns the contents of the Lease when this replica takes it at a time of its clock. A replica that still holds it keeps its
-    /// history.
+    /// Returns the contents of the Lease when this replica takes it at a time of its clock. A replica that still holds
+    /// it keeps its history.
     pub fn claim(&self, now: Timestamp) -> LeaseRecord {
         let before = self.observed.as_ref().filter(|observed| !observed.is_gone).map(|observed| &observed.record);
         let (acquired_at, transitions) = match before {
@@ -249,7 +249,10 @@ mod tests {
         let tight = text(timing(seconds(15), seconds(12), seconds(10)));
         assert_eq!(tight, "the renew deadline (12s) must be longer than 1.2 times the retry period (10s)");
         assert_eq!(timing(seconds(15), Duration::from_millis(12_001), seconds(10)).check(), Ok(()));
-        assert_eq!(timing(Duration::from_millis(1500), seconds(1), Duration::from_millis(100)).check(), Err(TimingError::Fraction));
+        assert_eq!(
+            timing(Duration::from_millis(1500), seconds(1), Duration::from_millis(100)).check(),
+            Err(TimingError::Fraction)
+        );
         assert_eq!(timing(seconds(0), seconds(1), seconds(1)).check(), Err(TimingError::Fraction));
         assert_eq!(timing(seconds(2), seconds(1), seconds(0)).check(), Err(TimingError::NoPause));
     }

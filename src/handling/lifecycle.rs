@@ -19,7 +19,8 @@ pub enum Lifecycle {
 }
 
 impl Lifecycle {
-    /// Returns the handlers to run, chosen from the ready ones in the order of declaration. `random_below` is the source of randomness.
+    /// Returns the handlers to run, chosen from the ready ones in the order of declaration. `random_below` is the
+    /// source of randomness.
     pub fn choose<T>(
         self,
         mut ready: Vec<T>,
@@ -35,7 +36,8 @@ impl Lifecycle {
                 ready
             }
             Self::Asap => {
-                let fewest = ready.iter().enumerate().min_by_key(|(_, handler)| retries(handler)).map(|(index, _)| index);
+                let fewest =
+                    ready.iter().enumerate().min_by_key(|(_, handler)| retries(handler)).map(|(index, _)| index);
                 fewest.map(|index| ready.swap_remove(index)).into_iter().collect()
             }
             Self::Randomized if ready.is_empty() => ready,
@@ -99,7 +101,10 @@ mod tests {
             drawn_of.push(count);
             count - 1
         };
-        assert_eq!(Lifecycle::Shuffled.choose(vec!["a", "b", "c"], |id| id, &State::default(), &mut last), ["a", "b", "c"]);
+        assert_eq!(
+            Lifecycle::Shuffled.choose(vec!["a", "b", "c"], |id| id, &State::default(), &mut last),
+            ["a", "b", "c"]
+        );
         assert_eq!(drawn_of, [3, 2]);
     }
 }

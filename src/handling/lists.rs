@@ -1,4 +1,5 @@
-//! The handlers of one kind, grouped by their trigger. A decision takes the list of its group, so it cannot get handlers of another one.
+//! The handlers of one kind, grouped by their trigger. A decision takes the list of its group, so it cannot get
+//! handlers of another one.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -88,7 +89,10 @@ impl<G> HandlerList<G> {
     /// Returns the list without the handlers that are dropped.
     #[must_use]
     pub fn without(&self, is_dropped: impl Fn(&Handler) -> bool) -> Self {
-        Self { handlers: self.handlers.iter().filter(|handler| !is_dropped(handler)).cloned().collect(), group: PhantomData }
+        Self {
+            handlers: self.handlers.iter().filter(|handler| !is_dropped(handler)).cloned().collect(),
+            group: PhantomData,
+        }
     }
 
     /// Returns a shared reference to a handler of the list.
@@ -153,8 +157,12 @@ mod tests {
         ];
         let handlers: Vec<_> = all.into_iter().map(|on| Arc::new(Handler::simple(&format!("{on:?}"), on))).collect();
         let lists = Handlers::of(&handlers);
-        let counts =
-            [lists.changing.iter().count(), lists.watching.iter().count(), lists.indexing.iter().count(), lists.spawning.iter().count()];
+        let counts = [
+            lists.changing.iter().count(),
+            lists.watching.iter().count(),
+            lists.indexing.iter().count(),
+            lists.spawning.iter().count(),
+        ];
         assert_eq!(counts, [6, 1, 1, 2]);
         assert_eq!(lists.iter().count(), all.len());
     }

@@ -46,7 +46,11 @@ impl Matcher {
     ///
     /// # Errors
     /// The errors of `ask`.
-    pub fn passes<E>(&self, subject: Subject<'_>, ask: &mut impl FnMut(Predicate, Option<&Value>) -> Result<bool, E>) -> Result<bool, E> {
+    pub fn passes<E>(
+        &self,
+        subject: Subject<'_>,
+        ask: &mut impl FnMut(Predicate, Option<&Value>) -> Result<bool, E>,
+    ) -> Result<bool, E> {
         Ok(match self {
             Self::Present => subject.value.is_some(),
             Self::Absent => subject.value.is_none(),
@@ -63,8 +67,12 @@ impl Matcher {
             Self::Equals(wanted @ Value::Array(_)) => subject.value.is_some_and(|value| equal(value, wanted)),
             Self::Equals(wanted) => any_node(subject, |value| equal(value, wanted)),
             Self::In(wanted) => any_node(subject, |value| wanted.iter().any(|one| equal(value, one))),
-            Self::NotIn(unwanted) => subject.value.is_none() || any_node(subject, |value| !unwanted.iter().any(|one| equal(value, one))),
-            Self::Matches(pattern) => any_node(subject, |value| value.as_str().is_some_and(|text| pattern.is_match(text))),
+            Self::NotIn(unwanted) => {
+                subject.value.is_none() || any_node(subject, |value| !unwanted.iter().any(|one| equal(value, one)))
+            }
+            Self::Matches(pattern) => {
+                any_node(subject, |value| value.as_str().is_some_and(|text| pattern.is_match(text)))
+            }
         })
     }
 

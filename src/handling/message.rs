@@ -19,7 +19,8 @@ pub enum Level {
 }
 
 impl Level {
-    /// Returns the level of a line about indexing, which happens at every event: information is for debugging, and steps are not logged.
+    /// Returns the level of a line about indexing, which happens at every event: information is for debugging, and
+    /// steps are not logged.
     pub fn terse(self) -> Option<Self> {
         match self {
             Self::Debug | Self::Step => None,
@@ -150,7 +151,8 @@ mod tests {
 
     #[test]
     fn seconds_have_a_fraction_only_where_there_is_one() {
-        let texts = |nanoseconds| [seconds(Duration::from_nanos(nanoseconds)), float(Duration::from_nanos(nanoseconds))];
+        let texts =
+            |nanoseconds| [seconds(Duration::from_nanos(nanoseconds)), float(Duration::from_nanos(nanoseconds))];
         assert_eq!(texts(60_000_000_000), ["60", "60.0"]);
         assert_eq!(texts(0), ["0", "0.0"]);
         assert_eq!(texts(2_300_000_000), ["2.3", "2.3"]);

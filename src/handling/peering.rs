@@ -1,7 +1,7 @@
 //! Peering: whether an operator pauses in favour of its peers, when it decides again, and what it is called among them.
 //!
-//! Each operator has a record in a peering object, which is valid for the lifetime of the record. An operator pauses while there are valid
-//! records of others with a higher priority, or with the same one: then both pause.
+//! Each operator has a record in a peering object, which is valid for the lifetime of the record. An operator pauses
+//! while there are valid records of others with a higher priority, or with the same one: then both pause.
 
 use std::fmt;
 use std::time::Duration;
@@ -71,8 +71,8 @@ pub struct Reaction {
     pub dead: Vec<String>,
     /// The messages, in their order.
     pub messages: Vec<Message>,
-    /// The time until the first of the peers that pause the operator becomes invalid. If nothing changes until then, the operator writes
-    /// its own record, so that all decide again.
+    /// The time until the first of the peers that pause the operator becomes invalid. If nothing changes until then,
+    /// the operator writes its own record, so that all decide again.
     pub wait: Option<Duration>,
     /// The peers that pause the operator.
     pub pausing: Vec<Peer>,
@@ -80,14 +80,16 @@ pub struct Reaction {
     pub relations: Relations,
 }
 
-/// Tells whether one of the peers that paused an operator has removed its valid record: then its last handlers may still run, since kopf waits
-/// for them after that. The records of persons, who freeze operators, have no handlers, and those of kopfd's replicas are never removed.
+/// Tells whether one of the peers that paused an operator has removed its valid record: then its last handlers may
+/// still run, since kopf waits for them after that. The records of persons, who freeze operators, have no handlers, and
+/// those of kopfd's replicas are never removed.
 pub fn has_left(before: &[Peer], peers: &[Peer], now: Timestamp) -> bool {
     let is_there = |identity: &str| peers.iter().any(|peer| peer.identity == identity);
     before.iter().any(|peer| !peer.is_dead(now) && !is_person(&peer.identity) && !is_there(&peer.identity))
 }
 
-/// Tells whether an identity is that of a person on a machine: those of operators have the time of their start, or are names of pods.
+/// Tells whether an identity is that of a person on a machine: those of operators have the time of their start, or are
+/// names of pods.
 fn is_person(identity: &str) -> bool {
     identity.contains('@') && !identity.contains('/')
 }
@@ -117,7 +119,8 @@ pub fn react(own: Own<'_>, peers: &[Peer], is_paused: bool, now: Timestamp) -> R
             messages.push(Message::info(format!("Pausing operations in favour of {}.", list(&higher))));
         }
     } else if !same.is_empty() {
-        messages.push(Message::warning(format!("Possibly conflicting operators with the same priority: {}.", list(&same))));
+        messages
+            .push(Message::warning(format!("Possibly conflicting operators with the same priority: {}.", list(&same))));
         if !is_paused {
             let all: Vec<&Peer> = peers.iter().collect();
             messages.push(Message::warning(format!("Pausing all operators, including self: {}", list(&all))));
@@ -125,7 +128,8 @@ pub fn react(own: Own<'_>, peers: &[Peer], is_paused: bool, now: Timestamp) -> R
     } else if is_paused {
         messages.push(Message::info(RESUMING));
     }
-    let relations = Relations { higher: higher.len(), same: same.len(), lower: others.len() - higher.len() - same.len() };
+    let relations =
+        Relations { higher: higher.len(), same: same.len(), lower: others.len() - higher.len() - same.len() };
     Reaction {
         dead: dead.into_iter().map(|peer| peer.identity.clone()).collect(),
         messages,
@@ -163,8 +167,8 @@ pub fn operator_identity(user: &str, host: &str, started: Timestamp, random: &st
     format!("{}/{}/{random}", personal_identity(user, host), started.strftime("%Y%m%d%H%M%S"))
 }
 
-/// Returns the name of all replicas of a process: they are one peer, whichever of them leads. It has the names of the Leases of its operators, which
-/// are those of the operators unless another one is given.
+/// Returns the name of all replicas of a process: they are one peer, whichever of them leads. It has the names of the
+/// Leases of its operators, which are those of the operators unless another one is given.
 pub fn replicas_name<'a>(lease: Option<&'a str>, operators: impl IntoIterator<Item = &'a str>) -> String {
     let mut leases: Vec<&str> = operators.into_iter().map(|operator| lease.unwrap_or(operator)).collect();
     leases.sort_unstable();
@@ -176,10 +180,11 @@ pub fn replicas_identity(name: &str, namespace: &str) -> String {
     format!("{name}@{namespace}")
 }
 
-/// Returns the most descriptive name of a machine: a name with a domain if there is one, never an address. `known` are the names and
-/// addresses that its name service knows for it.
+/// Returns the most descriptive name of a machine: a name with a domain if there is one, never an address. `known` are
+/// the names and addresses that its name service knows for it.
 pub fn descriptive_host(hostname: &str, known: &[String]) -> String {
-    let is_name = |name: &&String| name.rsplit_once('.').is_none_or(|(_, domain)| domain != "arpa") && !is_address(name);
+    let is_name =
+        |name: &&String| name.rsplit_once('.').is_none_or(|(_, domain)| domain != "arpa") && !is_address(name);
     let names = || known.iter().filter(is_name).map(String::as_str);
     let found = names().find(|name| name.contains('.')).or_else(|| names().find(|name| *name != "localhost"));
     let mut host = found.unwrap_or(hostname);
@@ -205,7 +210,13 @@ mod tests {
     }
 
     fn peer(identity: &str, priority: i64, lifetime: i64) -> Peer {
-        Peer { identity: identity.to_owned(), priority, lifetime, last_seen: Moment::utc(now()), shown: format!("priority={priority}") }
+        Peer {
+            identity: identity.to_owned(),
+            priority,
+            lifetime,
+            last_seen: Moment::utc(now()),
+            shown: format!("priority={priority}"),
+        }
     }
 
     /// Returns the messages, and what else was decided, in one line each.
@@ -227,7 +238,8 @@ mod tests {
             "INFO Pausing operations in favour of [<Peer high: priority=5>].\npaused, wait Some(60s), dead [], peers 1/0/1\n"
         );
         assert_eq!(decided(&peers, true, 59), "paused, wait Some(1s), dead [], peers 1/0/1\n");
-        let resuming = "INFO Resuming operations after the pause. Conflicting operators with the same priority are gone.";
+        let resuming =
+            "INFO Resuming operations after the pause. Conflicting operators with the same priority are gone.";
         let after = "running, wait None, dead [\"me\", \"high\", \"low\"], peers 0/0/0";
         assert_eq!(decided(&peers, true, 60), format!("{resuming}\n{after}\n"));
     }
@@ -236,7 +248,8 @@ mod tests {
     fn a_peer_has_left_if_its_valid_record_is_gone_and_it_was_no_person() {
         let own = Own { identity: "me", priority: 0 };
         let operator = "user@host/20200101000000/abc";
-        let all = [peer("me", 0, 60), peer(operator, 5, 60), peer("pod-1", 0, 60), peer("low", -1, 60), peer("dead", 5, 0)];
+        let all =
+            [peer("me", 0, 60), peer(operator, 5, 60), peer("pod-1", 0, 60), peer("low", -1, 60), peer("dead", 5, 0)];
         let before = react(own, &all, false, now()).pausing;
         assert_eq!(before.iter().map(|peer| &*peer.identity).collect::<Vec<_>>(), [operator, "pod-1"]);
         let (later, expired) = (now() + SignedDuration::from_secs(59), now() + SignedDuration::from_secs(60));
@@ -261,19 +274,26 @@ mod tests {
 
     #[test]
     fn a_record_without_a_lifetime_or_with_an_immense_one_has_a_deadline() {
-        assert!(peer("a", 0, 0).is_dead(now()) && peer("a", 0, i64::MIN).is_dead(now()) && peer("a", 0, -1).is_dead(now()));
+        assert!(
+            peer("a", 0, 0).is_dead(now()) && peer("a", 0, i64::MIN).is_dead(now()) && peer("a", 0, -1).is_dead(now())
+        );
         assert!(!peer("a", 0, i64::MAX).is_dead(now()));
     }
 
     #[test]
     fn keep_alives_come_before_the_end_of_the_lifetime_but_not_more_than_once_a_second() {
         let period = |lifetime, head_start| keep_alive_period(Duration::from_secs(lifetime), head_start).as_secs();
-        assert_eq!([period(60, 5), period(60, 10), period(10, 5), period(10, 10), period(3, 5), period(0, 5)], [55, 50, 5, 1, 1, 1]);
+        assert_eq!(
+            [period(60, 5), period(60, 10), period(10, 5), period(10, 10), period(3, 5), period(0, 5)],
+            [55, 50, 5, 1, 1, 1]
+        );
     }
 
     #[test]
     fn a_machine_is_called_by_its_name_with_a_domain() {
-        let host = |known: &[&str]| descriptive_host("short", &known.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        let host = |known: &[&str]| {
+            descriptive_host("short", &known.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+        };
         assert_eq!(host(&[]), "short");
         assert_eq!(host(&["localhost", "10.0.0.1", "::1"]), "short");
         assert_eq!(host(&["other", "10.0.0.1"]), "other");

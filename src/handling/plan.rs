@@ -108,14 +108,19 @@ pub(super) fn choose<'a>(
 fn supersede(state: &mut State, selected: &[&Handler], situation: &Situation<'_>) -> (Vec<String>, Vec<Message>) {
     let reason = situation.cause.reason;
     let is_foreign = |purpose: Option<Reason>| purpose.is_some_and(|purpose| purpose != reason);
-    let mut foreign: Vec<Reason> = state.iter().filter_map(|entry| entry.record.purpose).filter(|purpose| *purpose != reason).collect();
+    let mut foreign: Vec<Reason> =
+        state.iter().filter_map(|entry| entry.record.purpose).filter(|purpose| *purpose != reason).collect();
     foreign.sort();
     foreign.dedup();
     let mut messages = Vec::new();
     for purpose in foreign {
         let counts = state.counts(|counted| counted == Some(purpose));
         let title = purpose.capitalised_title();
-        messages.push(Message::info(format!("{title} is superseded by {}: {counts}; {} left to the moment.", reason.title(), counts.left)));
+        messages.push(Message::info(format!(
+            "{title} is superseded by {}: {counts}; {} left to the moment.",
+            reason.title(),
+            counts.left
+        )));
     }
     if !messages.is_empty() {
         for handler in selected {

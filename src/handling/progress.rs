@@ -127,7 +127,8 @@ pub trait Records: Send + Sync {
     /// If the value under the handler's key is not a record.
     fn record(&self, id: &str) -> Result<Option<Record>, BrokenRecord>;
 
-    /// Tells whether the stored text of a record is the one that would be written. Other records are rewritten, changed or not.
+    /// Tells whether the stored text of a record is the one that would be written. Other records are rewritten, changed
+    /// or not.
     fn is_exact(&self, _id: &str, _record: &Record) -> bool {
         true
     }
@@ -192,7 +193,12 @@ impl State {
         match self.get_mut(id) {
             Some(entry) => entry.active = true,
             None => {
-                self.entries.push(Entry { id: id.to_owned(), record: Record::fresh(now, purpose), stored: None, active: true });
+                self.entries.push(Entry {
+                    id: id.to_owned(),
+                    record: Record::fresh(now, purpose),
+                    stored: None,
+                    active: true,
+                });
             }
         }
     }
@@ -237,7 +243,9 @@ impl State {
 
     /// Returns the ids of all records and of their sub-handlers.
     pub fn all_ids(&self) -> impl Iterator<Item = &str> {
-        self.entries.iter().flat_map(|entry| std::iter::once(entry.id.as_str()).chain(entry.record.subrefs.iter().map(String::as_str)))
+        self.entries
+            .iter()
+            .flat_map(|entry| std::iter::once(entry.id.as_str()).chain(entry.record.subrefs.iter().map(String::as_str)))
     }
 }
 

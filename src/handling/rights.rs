@@ -145,7 +145,8 @@ pub fn rights(needs: &[Need], layout: &Layout) -> Rights {
             let names = need.names.iter().flatten().cloned().map(Some).chain(need.names.is_none().then_some(None));
             for name in names {
                 let Need { group, resource, verb, .. } = need.clone();
-                let purpose = rights.entry(Right { scope: scope.clone(), group, resource, verb, name }).or_insert(need.purpose);
+                let purpose =
+                    rights.entry(Right { scope: scope.clone(), group, resource, verb, name }).or_insert(need.purpose);
                 *purpose = need.purpose.min(*purpose);
             }
         }
@@ -168,10 +169,11 @@ fn fits(pattern: &str, text: &str) -> bool {
     pattern == EVERY || pattern == text
 }
 
-/// Tells whether a resource of a role means another one. As in Kubernetes, `*` includes all subresources, and `*/scale` those of all
-/// resources.
+/// Tells whether a resource of a role means another one. As in Kubernetes, `*` includes all subresources, and `*/scale`
+/// those of all resources.
 fn is_resource(pattern: &str, resource: &str) -> bool {
-    fits(pattern, resource) || pattern.strip_prefix("*/").is_some_and(|sub| resource.split_once('/').is_some_and(|(_, own)| own == sub))
+    fits(pattern, resource)
+        || pattern.strip_prefix("*/").is_some_and(|sub| resource.split_once('/').is_some_and(|(_, own)| own == sub))
 }
 
 impl Right {
@@ -216,7 +218,13 @@ pub fn rules(rights: &Rights) -> BTreeMap<GrantScope, Vec<Rule>> {
     let mut rules: BTreeMap<GrantScope, Vec<Rule>> = BTreeMap::new();
     for ((scope, purpose, group, names, verbs), resources) in resources {
         let verbs = verbs.into_iter().map(|(_, verb)| verb).collect();
-        rules.entry(scope).or_default().push(Rule { purpose, group, resources, names: names.into_iter().collect(), verbs });
+        rules.entry(scope).or_default().push(Rule {
+            purpose,
+            group,
+            resources,
+            names: names.into_iter().collect(),
+            verbs,
+        });
     }
     for rules in rules.values_mut() {
         rules.sort_by(|one, other| key(one).cmp(&key(other)));
@@ -245,7 +253,10 @@ mod tests {
     }
 
     fn layout(served: Option<&[&str]>) -> Layout {
-        Layout { served: served.map(|names| names.iter().map(|name| (*name).to_owned()).collect()), home: "home".to_owned() }
+        Layout {
+            served: served.map(|names| names.iter().map(|name| (*name).to_owned()).collect()),
+            home: "home".to_owned(),
+        }
     }
 
     fn shown(needs: &[Need], layout: &Layout) -> Vec<String> {
@@ -255,7 +266,13 @@ mod tests {
                 GrantScope::Cluster => "everywhere",
                 GrantScope::Namespace(name) => name,
             };
-            format!("{scope}: {:?} {} {} {}", rule.group, rule.resources.join(","), rule.names.join(","), rule.verbs.join(","))
+            format!(
+                "{scope}: {:?} {} {} {}",
+                rule.group,
+                rule.resources.join(","),
+                rule.names.join(","),
+                rule.verbs.join(",")
+            )
         };
         rules.iter().flat_map(|(scope, rules)| rules.iter().map(move |rule| line(scope, rule))).collect()
     }
@@ -274,7 +291,11 @@ mod tests {
         ];
         assert_eq!(
             shown(&needs, &layout(None)),
-            ["everywhere: \"\" pods,services  create,patch", "everywhere: \"\" secrets  get", "everywhere: \"batch\" jobs  create"]
+            [
+                "everywhere: \"\" pods,services  create,patch",
+                "everywhere: \"\" secrets  get",
+                "everywhere: \"batch\" jobs  create"
+            ]
         );
     }
 
@@ -321,7 +342,8 @@ mod tests {
     #[test]
     fn wildcards_include_what_they_stand_for() {
         let everything = Need { group: EVERY.into(), ..need(Reach::Everywhere, EVERY, "list", None) };
-        let needs = [everything, need(Reach::Served, "pods", "list", None), need(Reach::Served, "pods/status", "patch", None)];
+        let needs =
+            [everything, need(Reach::Served, "pods", "list", None), need(Reach::Served, "pods/status", "patch", None)];
         assert_eq!(shown(&needs, &layout(None)), ["everywhere: \"\" pods/status  patch", "everywhere: \"*\" *  list"]);
     }
 

@@ -52,7 +52,9 @@ impl Phase {
             Self::Waiting(None) => (self, Step::End),
             Self::Waiting(Some(tick)) if tick <= now.wall => (self, Step::Begin(tick)),
             Self::Waiting(Some(tick)) => (self, Step::Sleep(until(tick))),
-            Self::Retrying { tick, next: Some(next), .. } if next <= now.wall => (Self::Waiting(Some(next)), Step::GiveUp(tick)),
+            Self::Retrying { tick, next: Some(next), .. } if next <= now.wall => {
+                (Self::Waiting(Some(next)), Step::GiveUp(tick))
+            }
             Self::Retrying { tick, at, .. } if at <= now.elapsed => (self, Step::Repeat(tick)),
             Self::Retrying { at, next, .. } => {
                 let left = at.saturating_sub(now.elapsed);
@@ -78,8 +80,8 @@ pub(crate) enum Step {
 }
 
 impl CronSchedule {
-    /// Returns the phase at the start. All ticks up to a time are done, or of no concern; if it is unknown or in the future, all are that
-    /// have passed.
+    /// Returns the phase at the start. All ticks up to a time are done, or of no concern; if it is unknown or in the
+    /// future, all are that have passed.
     pub fn first(&self, done_until: Option<Timestamp>, now: Timestamp) -> Phase {
         let missed = done_until.filter(|_| self.catches_up).and_then(|done| self.latest(done, now));
         Phase::Waiting(missed.or_else(|| self.ticks.next_after(now)))
@@ -152,8 +154,8 @@ mod tests {
     }
 
     impl Run<'_> {
-        /// Returns the seconds after the start at which attempts begin, each with the second of its tick and `+` if it is a repetition;
-        /// and the runs that are given up, with a minus.
+        /// Returns the seconds after the start at which attempts begin, each with the second of its tick and `+` if it
+        /// is a repetition; and the runs that are given up, with a minus.
         fn simulate(&self) -> Vec<String> {
             let (schedule, start) = (schedule("* * * * *", self.catches_up), at(START));
             let mut elapsed = Duration::ZERO;
@@ -199,7 +201,10 @@ mod tests {
     fn ticks_during_a_run_are_skipped_or_caught_up_once() {
         let attempts = &[(130.0, None), (0.0, None)];
         assert_eq!(Run { attempts, ..Run::default() }.simulate(), ["50:50", "230:230", "290:290"]);
-        assert_eq!(Run { attempts, catches_up: true, ..Run::default() }.simulate(), ["50:50", "180:170", "230:230", "290:290"]);
+        assert_eq!(
+            Run { attempts, catches_up: true, ..Run::default() }.simulate(),
+            ["50:50", "180:170", "230:230", "290:290"]
+        );
     }
 
     #[test]
@@ -207,9 +212,16 @@ mod tests {
         let attempts = &[(0.0, Some(5.0)), (0.0, None)];
         assert_eq!(Run { attempts, until: 120.0, ..Run::default() }.simulate(), ["50:50", "55:50+", "110:110"]);
         let attempts = &[(0.0, Some(25.0))];
-        assert_eq!(Run { attempts, until: 120.0, ..Run::default() }.simulate(), ["50:50", "75:50+", "100:50+", "-50", "110:110"]);
+        assert_eq!(
+            Run { attempts, until: 120.0, ..Run::default() }.simulate(),
+            ["50:50", "75:50+", "100:50+", "-50", "110:110"]
+        );
         let attempts = &[(0.0, Some(60.0)), (0.0, None)];
-        assert_eq!(Run { attempts, until: 120.0, ..Run::default() }.simulate(), ["50:50", "-50", "110:110"], "the tick precedes the retry");
+        assert_eq!(
+            Run { attempts, until: 120.0, ..Run::default() }.simulate(),
+            ["50:50", "-50", "110:110"],
+            "the tick precedes the retry"
+        );
     }
 
     #[test]
@@ -222,7 +234,9 @@ mod tests {
 
     #[test]
     fn ticks_missed_by_the_process_are_caught_up_by_one_run_for_the_last_one() {
-        let after = |done: &'static str, catches_up| Run { done_until: Some(done), catches_up, until: 60.0, ..Run::default() }.simulate();
+        let after = |done: &'static str, catches_up| {
+            Run { done_until: Some(done), catches_up, until: 60.0, ..Run::default() }.simulate()
+        };
         assert_eq!(after("2019-12-31T23:50:00Z", true), ["0:-10", "50:50"]);
         assert_eq!(after("2019-12-31T23:50:00Z", false), ["50:50"]);
         assert_eq!(after("2020-01-01T00:00:00Z", true), ["50:50"], "the last tick was run");

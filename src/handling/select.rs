@@ -31,7 +31,11 @@ fn is_for_reason(on: On, cause: &Cause, view: View<'_>) -> bool {
 ///
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
-pub fn watching<'a>(handlers: &'a WatchingHandlers, view: View<'_>, predicates: &dyn Predicates) -> Result<Vec<&'a Handler>, Unsettled> {
+pub fn watching<'a>(
+    handlers: &'a WatchingHandlers,
+    view: View<'_>,
+    predicates: &dyn Predicates,
+) -> Result<Vec<&'a Handler>, Unsettled> {
     matching(handlers.iter(), view, predicates)
 }
 
@@ -39,7 +43,11 @@ pub fn watching<'a>(handlers: &'a WatchingHandlers, view: View<'_>, predicates: 
 ///
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
-pub fn indexing<'a>(handlers: &'a IndexingHandlers, view: View<'_>, predicates: &dyn Predicates) -> Result<Vec<&'a Handler>, Unsettled> {
+pub fn indexing<'a>(
+    handlers: &'a IndexingHandlers,
+    view: View<'_>,
+    predicates: &dyn Predicates,
+) -> Result<Vec<&'a Handler>, Unsettled> {
     matching(handlers.iter(), view, predicates)
 }
 
@@ -93,7 +101,11 @@ pub(super) fn passing<'a, T>(
 ///
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
-pub fn is_concerned(handlers: &ChangingHandlers, view: View<'_>, predicates: &dyn Predicates) -> Result<bool, Unsettled> {
+pub fn is_concerned(
+    handlers: &ChangingHandlers,
+    view: View<'_>,
+    predicates: &dyn Predicates,
+) -> Result<bool, Unsettled> {
     any_prematches(handlers.iter(), view, predicates)
 }
 
@@ -139,8 +151,11 @@ mod tests {
 
     #[test]
     fn a_function_is_called_once_per_id_and_cause() {
-        let twice =
-            [Handler::simple("fn", On::Create), Handler::simple("fn", On::Resume { deleted: false }), Handler::simple("fn", On::Create)];
+        let twice = [
+            Handler::simple("fn", On::Create),
+            Handler::simple("fn", On::Resume { deleted: false }),
+            Handler::simple("fn", On::Create),
+        ];
         assert_eq!(selected(&twice, Reason::Create, false), ["fn"]);
         let other = Handler { function: "other".into(), ..Handler::simple("fn", On::Create) };
         assert_eq!(selected(&[Handler::simple("fn", On::Create), other], Reason::Create, false), ["fn", "fn"]);
@@ -148,14 +163,18 @@ mod tests {
 
     #[test]
     fn resuming_mixes_into_updates_and_into_deletions_only_if_asked() {
-        let handlers = [Handler::simple("r", On::Resume { deleted: false }), Handler::simple("d", On::Resume { deleted: true })];
+        let handlers =
+            [Handler::simple("r", On::Resume { deleted: false }), Handler::simple("d", On::Resume { deleted: true })];
         assert_eq!(selected(&handlers, Reason::Update, true), ["r", "d"]);
         assert_eq!(selected(&handlers, Reason::Delete, true), ["d"]);
         assert!(selected(&handlers, Reason::Update, false).is_empty());
     }
 
     fn asking(id: &str, predicate: usize) -> Handler {
-        Handler { filters: Filters { when: Some(Predicate(predicate)), ..Filters::default() }, ..Handler::simple(id, On::Create) }
+        Handler {
+            filters: Filters { when: Some(Predicate(predicate)), ..Filters::default() },
+            ..Handler::simple(id, On::Create)
+        }
     }
 
     #[test]
@@ -163,8 +182,13 @@ mod tests {
         let body = Body::from(json!({}));
         let view = View { body: &body, change: None };
         let handlers = [asking("a", 1), asking("b", 2)];
-        let Err(Unsettled::Questions(questions)) = matching(handlers.iter(), view, &Answers::default()) else { panic!("nothing is asked") };
-        assert_eq!(questions.iter().map(|question| question.predicate).collect::<Vec<_>>(), [Predicate(1), Predicate(2)]);
+        let Err(Unsettled::Questions(questions)) = matching(handlers.iter(), view, &Answers::default()) else {
+            panic!("nothing is asked")
+        };
+        assert_eq!(
+            questions.iter().map(|question| question.predicate).collect::<Vec<_>>(),
+            [Predicate(1), Predicate(2)]
+        );
     }
 
     #[test]

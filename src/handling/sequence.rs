@@ -1,7 +1,7 @@
 //! The order in which an event is handled: decides the next step.
 //!
-//! The first steps prepare the cycle, and the others make it up. Objects are also indexed where no cycle follows: while they are slowed down
-//! after errors, and by replicas that do not lead.
+//! The first steps prepare the cycle, and the others make it up. Objects are also indexed where no cycle follows: while
+//! they are slowed down after errors, and by replicas that do not lead.
 //!
 //! The reactor carries out the steps; `select` and `plan` decide about their handlers.
 
@@ -85,7 +85,8 @@ pub(crate) enum OwnPatch {
 }
 
 impl OwnPatch {
-    /// Returns the state at the begin of a cycle: whether a newer event is queued, and whether that of the patch is awaited.
+    /// Returns the state at the begin of a cycle: whether a newer event is queued, and whether that of the patch is
+    /// awaited.
     pub(crate) fn at_begin(is_outdated: bool, is_awaited: bool) -> Self {
         match (is_outdated, is_awaited) {
             (true, _) => Self::Interrupted,
@@ -148,7 +149,8 @@ impl Situation {
             Step::Watch => self.handlers.watching,
             Step::Background => self.handlers.spawning,
             Step::Concern => self.cause.is_some(),
-            // Also without a handler that could demand it: the finalizer of an earlier version of the operator is removed.
+            // Also without a handler that could demand it: the finalizer of an earlier version of the operator is
+            // removed.
             Step::Finalizer | Step::End => true,
             Step::Consistency => self.awaits_own_patch(),
             Step::Changes => self.cause.is_some() && !self.is_postponed(),
@@ -162,7 +164,9 @@ impl Situation {
 
     /// With changes to send there is no need to wait: the next wait will be for that patch.
     fn awaits_own_patch(&self) -> bool {
-        self.own_patch == OwnPatch::Awaited && !self.has_patch && self.cause.is_some_and(|reason| reason != Reason::Gone)
+        self.own_patch == OwnPatch::Awaited
+            && !self.has_patch
+            && self.cause.is_some_and(|reason| reason != Reason::Gone)
     }
 }
 
@@ -179,7 +183,8 @@ pub(crate) fn next(situation: &Situation) -> Step {
 mod tests {
     use super::*;
     use Step::{
-        Background, Changes, Concern, Consistency, Detect, End, Finalizer, Index, Patch, Readiness, Release, Sleep, StandBy, Touch, Watch,
+        Background, Changes, Concern, Consistency, Detect, End, Finalizer, Index, Patch, Readiness, Release, Sleep,
+        StandBy, Touch, Watch,
     };
 
     const CHANGING: Presence = Presence { watching: false, spawning: false, changing: true };
@@ -211,14 +216,26 @@ mod tests {
             ("no handlers at all", Situation::default(), &[Finalizer, End]),
             ("a creation", created(), &[Detect, Concern, Finalizer, Changes, End]),
             ("an indexed kind", unindexed, &[Index, Detect, Concern, Finalizer, Changes, End]),
-            ("an indexed kind of a replica that does not lead", Situation { stands_by: true, ..unindexed }, &[Index, StandBy, End]),
-            ("a replica that does not lead", Situation { stands_by: true, awaits_indexes: true, ..created() }, &[StandBy, End]),
+            (
+                "an indexed kind of a replica that does not lead",
+                Situation { stands_by: true, ..unindexed },
+                &[Index, StandBy, End],
+            ),
+            (
+                "a replica that does not lead",
+                Situation { stands_by: true, awaits_indexes: true, ..created() },
+                &[StandBy, End],
+            ),
             (
                 "indexes that are being filled",
                 Situation { awaits_indexes: true, ..unindexed },
                 &[Index, Readiness, Detect, Concern, Finalizer, Changes, End],
             ),
-            ("all handlers", Situation { handlers: all, ..created() }, &[Detect, Watch, Background, Concern, Finalizer, Changes, End]),
+            (
+                "all handlers",
+                Situation { handlers: all, ..created() },
+                &[Detect, Watch, Background, Concern, Finalizer, Changes, End],
+            ),
             (
                 "only raw events",
                 Situation { handlers: Presence { watching: true, ..Presence::default() }, ..Situation::default() },
@@ -230,7 +247,11 @@ mod tests {
                 &[Detect, Background, Finalizer, End],
             ),
             ("nothing concerns the object", Situation { cause: None, ..created() }, &[Detect, Finalizer, End]),
-            ("something to send", Situation { has_patch: patched, ..created() }, &[Detect, Concern, Finalizer, Changes, Patch, End]),
+            (
+                "something to send",
+                Situation { has_patch: patched, ..created() },
+                &[Detect, Concern, Finalizer, Changes, Patch, End],
+            ),
             ("a retry", Situation { delay: sleepy, ..created() }, &[Detect, Concern, Finalizer, Changes, Sleep, End]),
             (
                 "a full sleep",
@@ -260,8 +281,16 @@ mod tests {
                 &[Detect, Concern, Finalizer, Patch, End],
             ),
             ("a deletion", deleted, &[Detect, Concern, Finalizer, Changes, Release, End]),
-            ("a deletion with a retry", Situation { delay: sleepy, ..deleted }, &[Detect, Concern, Finalizer, Changes, Sleep, End]),
-            ("a deletion that must wait", Situation { own_patch: OwnPatch::Interrupted, ..deleted }, &[Detect, Concern, Finalizer, End]),
+            (
+                "a deletion with a retry",
+                Situation { delay: sleepy, ..deleted },
+                &[Detect, Concern, Finalizer, Changes, Sleep, End],
+            ),
+            (
+                "a deletion that must wait",
+                Situation { own_patch: OwnPatch::Interrupted, ..deleted },
+                &[Detect, Concern, Finalizer, End],
+            ),
             ("a deletion without a cause", Situation { cause: None, ..deleted }, &[Detect, Finalizer, Release, End]),
             (
                 "gone",
@@ -276,8 +305,8 @@ mod tests {
 
     #[test]
     fn a_cycle_with_a_newer_event_leaves_changes_to_it() {
-        let at_begin =
-            [(false, false), (false, true), (true, false), (true, true)].map(|(newer, awaited)| OwnPatch::at_begin(newer, awaited));
+        let at_begin = [(false, false), (false, true), (true, false), (true, true)]
+            .map(|(newer, awaited)| OwnPatch::at_begin(newer, awaited));
         assert_eq!(at_begin, [OwnPatch::Seen, OwnPatch::Awaited, OwnPatch::Interrupted, OwnPatch::Interrupted]);
     }
 
@@ -291,7 +320,10 @@ mod tests {
                     let situation = Situation { is_gone, is_held, cause, own_patch, has_patch, ..created() };
                     let steps = steps(situation);
                     assert!(steps.is_sorted_by(|a, b| a < b), "{situation:?}: {steps:?}");
-                    assert!(!is_gone || !steps.iter().any(|step| matches!(step, Release | Patch | Sleep | Touch)), "{situation:?}");
+                    assert!(
+                        !is_gone || !steps.iter().any(|step| matches!(step, Release | Patch | Sleep | Touch)),
+                        "{situation:?}"
+                    );
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! Daemons and timers in a cycle: which are started and stopped, whether they need the finalizer, and how long the cycle waits for them.
+//! Daemons and timers in a cycle: which are started and stopped, whether they need the finalizer, and how long the
+//! cycle waits for them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -38,7 +39,8 @@ pub enum StopReason {
 pub struct RunningTasks<'a> {
     /// The ids of the running tasks, including stopping tasks.
     pub running: &'a BTreeSet<String>,
-    /// The ids of the running tasks that were stopped to start anew: their declaration or code has changed, or the operator was paused.
+    /// The ids of the running tasks that were stopped to start anew: their declaration or code has changed, or the
+    /// operator was paused.
     pub outdated: &'a BTreeSet<String>,
     /// The ids of the tasks that ended on their own; they are not started again.
     pub ended: &'a BTreeSet<String>,
@@ -73,7 +75,11 @@ pub fn plan<'a>(
     let all_for = |reason| tasks.running.iter().map(|id| (id.clone(), reason)).collect();
     let demand_finalizer = !matching.is_empty();
     if view.body.is_deleting() {
-        return Ok(BackgroundPlan { stop: all_for(StopReason::Deleted), demand_finalizer, ..BackgroundPlan::default() });
+        return Ok(BackgroundPlan {
+            stop: all_for(StopReason::Deleted),
+            demand_finalizer,
+            ..BackgroundPlan::default()
+        });
     }
     if let Some(reason) = tasks.halt {
         return Ok(BackgroundPlan { stop: all_for(reason), demand_finalizer, ..BackgroundPlan::default() });
@@ -129,7 +135,9 @@ pub fn step(cancellation: Cancellation, reached: Stage, age: Duration) -> Step {
     let enter = |stage| (reached < stage).then_some(stage);
     let backoff = cancellation.backoff.unwrap_or_default();
     match (cancellation.backoff, cancellation.timeout) {
-        (Some(_), _) if age < backoff => Step { enter: enter(Stage::Signalled), delay: Some(backoff.saturating_sub(age)) },
+        (Some(_), _) if age < backoff => {
+            Step { enter: enter(Stage::Signalled), delay: Some(backoff.saturating_sub(age)) }
+        }
         (_, Some(timeout)) if age < timeout + backoff => {
             Step { enter: enter(Stage::Cancelled), delay: Some((timeout + backoff).saturating_sub(age)) }
         }
@@ -145,7 +153,9 @@ pub fn step_message(handler: &Handler, step: Step) -> Option<Message> {
         (Some(Stage::Signalled), _) => Message::debug(format!("{title} is signalled to exit gracefully.")),
         (Some(Stage::Cancelled), _) => Message::debug(format!("{title} is signalled to exit by force.")),
         (Some(Stage::Abandoned), _) => Message::warning(format!("{title} did not exit in time. Leaving it orphaned.")),
-        (None, Some(delay)) => Message::debug(format!("{title} is still exiting. The next check is in {} seconds.", seconds(delay))),
+        (None, Some(delay)) => {
+            Message::debug(format!("{title} is still exiting. The next check is in {} seconds.", seconds(delay)))
+        }
         _ => return None,
     })
 }
@@ -232,7 +242,10 @@ mod tests {
 
     #[test]
     fn a_stop_climbs_from_asking_to_giving_up() {
-        assert_eq!(ladder(Some(10), Some(5), &[0, 4, 10, 15, 20]), ["Signalled/10", "-/6", "Cancelled/5", "Abandoned/-", "-/-"]);
+        assert_eq!(
+            ladder(Some(10), Some(5), &[0, 4, 10, 15, 20]),
+            ["Signalled/10", "-/6", "Cancelled/5", "Abandoned/-", "-/-"]
+        );
         assert_eq!(ladder(None, Some(5), &[0, 5]), ["Cancelled/5", "Abandoned/-"]);
     }
 

@@ -42,7 +42,11 @@ pub(crate) struct PassEnd {
 ///
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
-pub(crate) fn select<'a>(registered: &'a [Handler], view: View<'_>, predicates: &dyn Predicates) -> Result<Vec<&'a Handler>, Unsettled> {
+pub(crate) fn select<'a>(
+    registered: &'a [Handler],
+    view: View<'_>,
+    predicates: &dyn Predicates,
+) -> Result<Vec<&'a Handler>, Unsettled> {
     select::matching(registered.iter(), view, predicates)
 }
 

@@ -49,15 +49,18 @@ pub struct Ticks {
 impl Ticks {
     /// Returns the first tick after a time; `None` if there is none.
     ///
-    /// A fixed time that a change of the clock skips is replaced by the first time after the gap, and runs once if it exists twice.
-    /// Expressions with a wildcard or a step in the minute or the hour run at the times that exist, each time they exist.
+    /// A fixed time that a change of the clock skips is replaced by the first time after the gap, and runs once if it
+    /// exists twice. Expressions with a wildcard or a step in the minute or the hour run at the times that exist, each
+    /// time they exist.
     pub fn next_after(&self, now: Timestamp) -> Option<Timestamp> {
         let find = |from: Timestamp| {
             let from = from.to_zoned(self.timezone.clone());
             self.cron.find_next_occurrence(&from, false).ok().map(|next| next.timestamp())
         };
         // Fractions of a second are ignored by the search, so that it may return the current second.
-        find(now).filter(|next| *next > now).or_else(|| find(now.checked_add(Duration::from_secs(1)).ok()?).filter(|next| *next > now))
+        find(now)
+            .filter(|next| *next > now)
+            .or_else(|| find(now.checked_add(Duration::from_secs(1)).ok()?).filter(|next| *next > now))
     }
 }
 
@@ -143,7 +146,8 @@ impl Schedule {
         }
     }
 
-    /// Returns how late an attempt is that is made now, at the end of a phase. The object has last changed at `changed_at`.
+    /// Returns how late an attempt is that is made now, at the end of a phase. The object has last changed at
+    /// `changed_at`.
     pub fn lateness(&self, phase: Phase, now: Now, changed_at: Duration) -> Duration {
         let quiet_for = self.idle.map(|idle| now.elapsed.saturating_sub(changed_at.saturating_add(idle)));
         let due_for = match phase {
@@ -177,7 +181,8 @@ fn tick(ticks: &Ticks, now: Timestamp) -> Phase {
     ticks.next_after(now).map_or(Phase::Ended, Phase::Tick)
 }
 
-/// Returns the time to the next point of a grid that begins at the start of an attempt. Points that have passed are skipped.
+/// Returns the time to the next point of a grid that begins at the start of an attempt. Points that have passed are
+/// skipped.
 fn until_grid(interval: Duration, taken: Duration) -> Duration {
     let interval = interval.max(MIN_PAUSE);
     let past = Duration::from_nanos_u128(taken.as_nanos() % interval.as_nanos());
@@ -259,12 +264,16 @@ mod tests {
 
     #[test]
     fn the_first_call_is_immediate_and_pauses_count_from_its_end() {
-        assert_eq!(Run { attempts: &[(0.5, None)], until: 8.0, ..Run::of(interval(3.0, false)) }.simulate(), ["0", "3.5", "7"]);
+        assert_eq!(
+            Run { attempts: &[(0.5, None)], until: 8.0, ..Run::of(interval(3.0, false)) }.simulate(),
+            ["0", "3.5", "7"]
+        );
     }
 
     #[test]
     fn a_sharp_timer_skips_the_points_that_pass_during_a_call() {
-        let sharp = |taken: f64| Run { attempts: &[(taken, None)], until: 2.0, ..Run::of(interval(0.5, true)) }.simulate();
+        let sharp =
+            |taken: f64| Run { attempts: &[(taken, None)], until: 2.0, ..Run::of(interval(0.5, true)) }.simulate();
         assert_eq!(sharp(0.25), ["0", "0.5", "1", "1.5", "2"]);
         assert_eq!(sharp(0.75), ["0", "1", "2"]);
         assert_eq!(sharp(0.5), ["0", "1", "2"], "after an exact multiple, a whole interval is waited for");
@@ -297,7 +306,8 @@ mod tests {
             ["5.2", "6.2"],
             "the wait moves with the changes"
         );
-        let retried = Run { attempts: &[(0.0, Some(0.5)), (0.0, None)], changes: &[2.25], until: 5.0, ..Run::of(idle()) };
+        let retried =
+            Run { attempts: &[(0.0, Some(0.5)), (0.0, None)], changes: &[2.25], until: 5.0, ..Run::of(idle()) };
         assert_eq!(retried.simulate(), ["2", "4.25"], "before a retry, too");
     }
 
@@ -371,7 +381,10 @@ mod tests {
         let found = ticks("30 2 * * *", "2020-10-24T12:00:00Z", 2);
         assert_eq!(found, ["2020-10-25T00:30:00Z", "2020-10-26T01:30:00Z"]);
         let found = ticks("*/30 * * * *", "2020-10-25T00:15:00Z", 4);
-        assert_eq!(found, ["2020-10-25T00:30:00Z", "2020-10-25T01:00:00Z", "2020-10-25T01:30:00Z", "2020-10-25T02:00:00Z"]);
+        assert_eq!(
+            found,
+            ["2020-10-25T00:30:00Z", "2020-10-25T01:00:00Z", "2020-10-25T01:30:00Z", "2020-10-25T02:00:00Z"]
+        );
     }
 
     #[test]

@@ -16,13 +16,15 @@ const MIN_ERRORS: u64 = 3;
 /// The rate of failed calls up to which a revision is not rolled back.
 const MIN_ERROR_RATE: f64 = 0.01;
 
-/// Writes per written object up to which a revision is not rolled back: a creation with some handlers and updates writes less often.
+/// Writes per written object up to which a revision is not rolled back: a creation with some handlers and updates
+/// writes less often.
 const MIN_WRITES: f64 = 10.0;
 
 /// Calls of a handler, on each side, below which their times are not compared.
 const MIN_CALLS: u64 = 10;
 
-/// Running calls of a handler below which they do not count as hanging, and ended ones before with which they are compared.
+/// Running calls of a handler below which they do not count as hanging, and ended ones before with which they are
+/// compared.
 const MIN_HANGING: u64 = 3;
 
 /// The time up to which a running call does not count as hanging.
@@ -52,7 +54,9 @@ impl Share {
 
 /// FNV-1a with the finalizer of MurmurHash3, so that ids which differ in their last digits are spread evenly.
 fn hash(uid: &str) -> u64 {
-    let folded = uid.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let folded = uid
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     let mixed = (folded ^ (folded >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     (mixed ^ (mixed >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53)
 }
@@ -76,7 +80,8 @@ impl TrialScope {
     }
 }
 
-/// How much worse a revision may be: factors of the figures of the revision before. `None` means that a figure is not compared.
+/// How much worse a revision may be: factors of the figures of the revision before. `None` means that a figure is not
+/// compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrialLimits {
     /// The rate of failed calls.
@@ -193,7 +198,8 @@ impl Figure {
     }
 }
 
-/// Decides about a trial. A revision that is clearly worse is rolled back at once; one that is not is promoted at the end.
+/// Decides about a trial. A revision that is clearly worse is rolled back at once; one that is not is promoted at the
+/// end.
 pub fn decide(limits: &TrialLimits, is_over: bool, old: &SideCounts, new: &SideCounts) -> TrialVerdict {
     let fault = errors(limits, old, new).or_else(|| writes(limits, old, new)).or_else(|| time(limits, old, new));
     match fault {
@@ -216,7 +222,8 @@ fn errors(limits: &TrialLimits, old: &SideCounts, new: &SideCounts) -> Option<Fa
     };
     let is_worse = new.errors >= MIN_ERRORS && after > MIN_ERROR_RATE && is_above;
     let shown = |side: &SideCounts| format!("{} of {} calls ({})", side.errors, side.calls, percent(side.error_rate()));
-    is_worse.then(|| Fault { figure: Figure::Errors, text: format!("{} have failed, before {}", shown(new), shown(old)) })
+    is_worse
+        .then(|| Fault { figure: Figure::Errors, text: format!("{} have failed, before {}", shown(new), shown(old)) })
 }
 
 fn writes(limits: &TrialLimits, old: &SideCounts, new: &SideCounts) -> Option<Fault> {
@@ -310,7 +317,10 @@ mod tests {
             "errors: 3 of 3 calls (100 %) have failed, before 0 of 1000 calls (0 %)"
         );
         assert_eq!(verdict(&errors_of(0, 0), &errors_of(3, 300)), "Continue", "one percent is not above one percent");
-        assert_eq!(verdict(&errors_of(0, 0), &errors_of(4, 300)), "errors: 4 of 300 calls (1.3 %) have failed, before 0 of 0 calls (0 %)");
+        assert_eq!(
+            verdict(&errors_of(0, 0), &errors_of(4, 300)),
+            "errors: 4 of 300 calls (1.3 %) have failed, before 0 of 0 calls (0 %)"
+        );
     }
 
     #[test]
@@ -321,7 +331,10 @@ mod tests {
             "errors: 61 of 100 calls (61 %) have failed, before 300 of 1000 calls (30 %)"
         );
         let limits = TrialLimits { errors: Some(1.5), ..TrialLimits::default() };
-        assert!(matches!(decide(&limits, false, &errors_of(300, 1_000), &errors_of(50, 100)), TrialVerdict::RollBack(_)));
+        assert!(matches!(
+            decide(&limits, false, &errors_of(300, 1_000), &errors_of(50, 100)),
+            TrialVerdict::RollBack(_)
+        ));
         let limits = TrialLimits { errors: None, ..TrialLimits::default() };
         assert_eq!(decide(&limits, false, &errors_of(0, 1_000), &errors_of(100, 100)), TrialVerdict::Continue);
     }
@@ -330,7 +343,10 @@ mod tests {
     fn a_rate_that_cannot_be_doubled_is_compared_by_what_is_left_of_successes() {
         let failing = errors_of(600, 1_000);
         assert_eq!(verdict(&failing, &errors_of(80, 100)), "Continue", "half of the successes are left");
-        assert_eq!(verdict(&failing, &errors_of(81, 100)), "errors: 81 of 100 calls (81 %) have failed, before 600 of 1000 calls (60 %)");
+        assert_eq!(
+            verdict(&failing, &errors_of(81, 100)),
+            "errors: 81 of 100 calls (81 %) have failed, before 600 of 1000 calls (60 %)"
+        );
         assert_eq!(verdict(&failing, &errors_of(9, 9)), "Continue", "too few calls");
         assert_eq!(verdict(&errors_of(10, 10), &errors_of(1_000, 1_000)), "Continue", "it cannot be worse");
     }
@@ -343,7 +359,11 @@ mod tests {
     #[test]
     fn calls_that_do_not_end_are_seen() {
         let before = times_of(10, Duration::from_secs(2));
-        assert_eq!(verdict(&before, &running(&[6; 10], SideCounts::default())), "Continue", "three times as long is allowed");
+        assert_eq!(
+            verdict(&before, &running(&[6; 10], SideCounts::default())),
+            "Continue",
+            "three times as long is allowed"
+        );
         assert_eq!(
             verdict(&before, &running(&[7; 10], SideCounts::default())),
             "time: a call of 'made' took 7.000 s on average, before 2.000 s"
@@ -356,7 +376,11 @@ mod tests {
             "time: 3 calls of 'made' have run for more than 33.000 s, before the longest one took 11.000 s"
         );
         assert_eq!(verdict(&few, &running(&[34; 2], SideCounts::default())), "Continue", "too few calls");
-        assert_eq!(verdict(&times_of(3, Duration::from_secs(1)), &running(&[30; 3], SideCounts::default())), "Continue", "not long enough");
+        assert_eq!(
+            verdict(&times_of(3, Duration::from_secs(1)), &running(&[30; 3], SideCounts::default())),
+            "Continue",
+            "not long enough"
+        );
         assert_eq!(
             verdict(&SideCounts::default(), &running(&[3600; 9], SideCounts::default())),
             "Continue",
@@ -367,8 +391,15 @@ mod tests {
     #[test]
     fn a_loop_is_seen_by_the_writes_for_each_written_object() {
         assert_eq!(verdict(&writes_of(0, 0), &writes_of(10, 1)), "Continue", "a creation may have some writes");
-        assert_eq!(verdict(&writes_of(900, 900), &writes_of(111, 10)), "writes: 11.1 writes were sent for each written object, before 1.0");
-        assert_eq!(verdict(&writes_of(40_000, 4_000), &writes_of(300, 10)), "Continue", "three times as many are allowed");
+        assert_eq!(
+            verdict(&writes_of(900, 900), &writes_of(111, 10)),
+            "writes: 11.1 writes were sent for each written object, before 1.0"
+        );
+        assert_eq!(
+            verdict(&writes_of(40_000, 4_000), &writes_of(300, 10)),
+            "Continue",
+            "three times as many are allowed"
+        );
         assert!(verdict(&writes_of(40_000, 4_000), &writes_of(301, 10)).starts_with("writes: "));
         let limits = TrialLimits { writes: None, ..TrialLimits::default() };
         assert_eq!(decide(&limits, false, &writes_of(1, 1), &writes_of(1_000, 1)), TrialVerdict::Continue);
@@ -377,11 +408,22 @@ mod tests {
     #[test]
     fn the_times_of_calls_are_compared_by_handler() {
         let (short, long) = (Duration::from_millis(100), Duration::from_millis(301));
-        assert_eq!(verdict(&times_of(10, short), &times_of(10, long)), "time: a call of 'made' took 0.301 s on average, before 0.100 s");
+        assert_eq!(
+            verdict(&times_of(10, short), &times_of(10, long)),
+            "time: a call of 'made' took 0.301 s on average, before 0.100 s"
+        );
         assert_eq!(verdict(&times_of(10, short), &times_of(9, long)), "Continue", "there are too few calls");
         assert_eq!(verdict(&times_of(9, short), &times_of(10, long)), "Continue", "there were too few calls before");
-        assert_eq!(verdict(&times_of(10, short), &times_of(10, 3 * short)), "Continue", "three times as long is allowed");
-        assert_eq!(verdict(&times_of(10, Duration::from_millis(1)), &times_of(10, short)), "Continue", "short times differ by chance");
+        assert_eq!(
+            verdict(&times_of(10, short), &times_of(10, 3 * short)),
+            "Continue",
+            "three times as long is allowed"
+        );
+        assert_eq!(
+            verdict(&times_of(10, Duration::from_millis(1)), &times_of(10, short)),
+            "Continue",
+            "short times differ by chance"
+        );
         assert_eq!(verdict(&SideCounts::default(), &times_of(10, long)), "Continue", "the handler is new");
         let limits = TrialLimits { time: None, ..TrialLimits::default() };
         assert_eq!(decide(&limits, false, &times_of(10, short), &times_of(10, long)), TrialVerdict::Continue);
@@ -404,7 +446,8 @@ mod tests {
             let expected = usize::from(percent) * 1_000;
             assert!(count.abs_diff(expected) < 400, "{percent} %: {count}");
         }
-        let grows = |number: &u32| !Share::of_percent(5).holds(&uid(*number)) || Share::of_percent(6).holds(&uid(*number));
+        let grows =
+            |number: &u32| !Share::of_percent(5).holds(&uid(*number)) || Share::of_percent(6).holds(&uid(*number));
         assert!((0..10_000).all(|number| grows(&number)), "a larger share contains a smaller one");
         // Written down, since objects must not change sides with a new version of kopfd.
         let held: Vec<u32> = (0..40).filter(|number| Share::of_percent(20).holds(&uid(*number))).collect();
@@ -416,10 +459,14 @@ mod tests {
 
     #[test]
     fn kinds_that_a_revision_does_not_declare_are_left_to_the_other_one() {
-        let resource = |plural: &str| Resource { version: "v1".to_owned(), plural: plural.to_owned(), ..Resource::default() };
-        let handler = Handler { selectors: vec![Selector::parse("v1/pods").unwrap()], ..Handler::simple("made", On::Create) };
+        let resource =
+            |plural: &str| Resource { version: "v1".to_owned(), plural: plural.to_owned(), ..Resource::default() };
+        let handler =
+            Handler { selectors: vec![Selector::parse("v1/pods").unwrap()], ..Handler::simple("made", On::Create) };
         let scope = TrialScope::new(Share::of_percent(99), vec![Arc::new(handler)]);
-        let included = |plural: &str| (0..100).filter(|number| scope.includes(&format!("uid-{number}"), &resource(plural))).count();
+        let included = |plural: &str| {
+            (0..100).filter(|number| scope.includes(&format!("uid-{number}"), &resource(plural))).count()
+        };
         assert!(included("pods") > 90);
         assert_eq!(included("secrets"), 0);
     }

@@ -59,7 +59,9 @@ impl OperatorBuilder<'_> {
     fn schedule(&mut self, item: &Item<'_>, ids: &mut HashMap<String, usize>) {
         let reader = self.reader;
         let known = [&BINDING[..], &POLICY, &["cron", "timezone", "missed"]].concat();
-        let Some(fields) = reader.fields_but(item, "a schedule", &known, |key| misplaced("a schedule", key)) else { return };
+        let Some(fields) = reader.fields_but(item, "a schedule", &known, |key| misplaced("a schedule", key)) else {
+            return;
+        };
         let script = self.script(&fields, &Script::None);
         reader.required(&fields, "cron", "add such as `cron: \"*/5 * * * *\"`");
         let ticks = self.ticks(&fields);

@@ -188,7 +188,10 @@ pub fn read(reader: &Reader, item: &Item<'_>) -> Option<AdmissionServer> {
         },
         secret: fields.get("secret").and_then(|item| secret(reader, &item)),
         verification: Verification {
-            mode: fields.get("verifyMode").and_then(|item| reader.word(&item, &["none", "optional", "required"])).map(str::to_owned),
+            mode: fields
+                .get("verifyMode")
+                .and_then(|item| reader.word(&item, &["none", "optional", "required"]))
+                .map(str::to_owned),
             cafile: text("verifyCafile"),
             capath: text("verifyCapath"),
             cadata: text("verifyCadata"),
@@ -212,10 +215,18 @@ fn check_certificate(reader: &Reader, fields: &Fields<'_>) {
     }
     let Some(secret) = fields.get("secret") else { return };
     if fields.get("certfile").is_some() {
-        reader.error_with(&secret, "`secret` keeps made certificates, and `certfile` is a given one", "leave one of them out");
+        reader.error_with(
+            &secret,
+            "`secret` keeps made certificates, and `certfile` is a given one",
+            "leave one of them out",
+        );
     }
     if fields.get("insecure").is_some_and(|item| item.node.to_value() == serde_json::Value::Bool(true)) {
-        reader.error_with(&secret, "an insecure server has no certificate to keep in a `secret`", "leave one of them out");
+        reader.error_with(
+            &secret,
+            "an insecure server has no certificate to keep in a `secret`",
+            "leave one of them out",
+        );
     }
 }
 
@@ -223,7 +234,11 @@ fn check_certificate(reader: &Reader, fields: &Fields<'_>) {
 fn check_service(reader: &Reader, fields: &Fields<'_>) {
     let Some(service) = fields.get("service") else { return };
     if fields.get("host").is_some() {
-        reader.error_with(&service, "the API server connects either to a `service` or to a `host`", "leave one of them out");
+        reader.error_with(
+            &service,
+            "the API server connects either to a `service` or to a `host`",
+            "leave one of them out",
+        );
     }
     if fields.get("insecure").is_some_and(|item| item.node.to_value() == serde_json::Value::Bool(true)) {
         reader.error_with(&service, "the API server calls a `service` by TLS only", "leave `insecure` out");

@@ -70,7 +70,8 @@ fn checked(reader: &Reader, item: &Item<'_>, check: fn(&str) -> Result<(), &'sta
 }
 
 fn rule(reader: &Reader, item: &Item<'_>) -> Option<AllowedRule> {
-    let fields = reader.fields(item, "a rule of `allow.k8s`", &["verbs", "resources", "groups", "names", "namespaces"])?;
+    let fields =
+        reader.fields(item, "a rule of `allow.k8s`", &["verbs", "resources", "groups", "names", "namespaces"])?;
     let verbs = filled(reader, &fields, "verbs")?;
     let verbs = verbs.iter().filter_map(|item| verb(reader, item)).collect();
     let groups = fields.get("groups").map(|item| reader.list(&item));
@@ -96,7 +97,8 @@ fn verb(reader: &Reader, item: &Item<'_>) -> Option<String> {
     if VERBS.contains(&text.as_str()) {
         return Some(text);
     }
-    let hint = nearest(&text, VERBS).map_or_else(|| format!("write {}", one_of(&VERBS)), |meant| format!("did you mean `{meant}`?"));
+    let hint = nearest(&text, VERBS)
+        .map_or_else(|| format!("write {}", one_of(&VERBS)), |meant| format!("did you mean `{meant}`?"));
     reader.error_with(item, format!("`{text}` is no verb of requests"), hint);
     None
 }
@@ -106,10 +108,15 @@ fn resources_of(reader: &Reader, item: &Item<'_>, groups: Option<&[Item<'_>]>) -
     let Some(text) = item.node.text() else {
         // A mapping is a selector, and anything else is reported.
         let selector = selectors::read(reader, item);
-        return selector.map(|selector| AllowedResource { kind: AllowedKind::Selected(selector), subresource: None }).into_iter().collect();
+        return selector
+            .map(|selector| AllowedResource { kind: AllowedKind::Selected(selector), subresource: None })
+            .into_iter()
+            .collect();
     };
     let (name, subresource) = match text.rsplit_once('/') {
-        Some((name, subresource)) if groups.is_some() || SUBRESOURCES.contains(&subresource) => (name, Some(subresource.to_owned())),
+        Some((name, subresource)) if groups.is_some() || SUBRESOURCES.contains(&subresource) => {
+            (name, Some(subresource.to_owned()))
+        }
         _ => (text, None),
     };
     if let Some(groups) = groups {
@@ -132,11 +139,15 @@ fn resources_of(reader: &Reader, item: &Item<'_>, groups: Option<&[Item<'_>]>) -
         },
         _ => selectors::read(reader, item),
     };
-    selector.map(|selector| AllowedResource { kind: AllowedKind::Selected(selector), subresource }).into_iter().collect()
+    selector
+        .map(|selector| AllowedResource { kind: AllowedKind::Selected(selector), subresource })
+        .into_iter()
+        .collect()
 }
 
 fn check_host(text: &str) -> Result<(), &'static str> {
-    const HINT: &str = "write a host, such as `api.example.com`, `*.example.com`, or `api.example.com:8443`, without scheme and path";
+    const HINT: &str =
+        "write a host, such as `api.example.com`, `*.example.com`, or `api.example.com:8443`, without scheme and path";
     if text.contains("://") || text.contains(['/', '@', ' ', '?']) {
         return Err(HINT);
     }
@@ -153,6 +164,7 @@ fn check_host(text: &str) -> Result<(), &'static str> {
 }
 
 fn check_variable(text: &str) -> Result<(), &'static str> {
-    let is_name = text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !text.starts_with(|c: char| c.is_ascii_digit());
+    let is_name =
+        text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !text.starts_with(|c: char| c.is_ascii_digit());
     if is_name { Ok(()) } else { Err("write the exact name of one environment variable; patterns are not supported") }
 }

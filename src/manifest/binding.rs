@@ -16,8 +16,10 @@ use super::reader::{Fields, Item};
 use super::tree::SourceSpan;
 
 /// Ids become names of annotations, in which slashes are replaced.
-static ID: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[A-Za-z0-9]([A-Za-z0-9_./<>-]*[A-Za-z0-9])?$").expect("the pattern is valid"));
-static IDENTIFIER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^_*[A-Za-z][A-Za-z0-9_]*$").expect("the pattern is valid"));
+static ID: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"^[A-Za-z0-9]([A-Za-z0-9_./<>-]*[A-Za-z0-9])?$").expect("the pattern is valid"));
+static IDENTIFIER: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"^_*[A-Za-z][A-Za-z0-9_]*$").expect("the pattern is valid"));
 
 /// The keys of every binding.
 pub(super) const BINDING: [&str; 6] = ["id", "fn", "run", "script", "param", "limits"];
@@ -138,8 +140,14 @@ impl OperatorBuilder<'_> {
             Code::Inline { place, .. } => place.to_string(),
         };
         let is_lost = *request.script == Script::Lost;
-        let target =
-            self.add_binding(Binding { id: id.clone(), code, kind: request.kind, limits, place: self.place(place), param: param.clone() });
+        let target = self.add_binding(Binding {
+            id: id.clone(),
+            code,
+            kind: request.kind,
+            limits,
+            place: self.place(place),
+            param: param.clone(),
+        });
         if is_lost {
             self.lost.insert(target);
         }
@@ -147,9 +155,17 @@ impl OperatorBuilder<'_> {
     }
 
     /// Adds a further function of a binding, such as `finalize`.
-    pub(super) fn bind_other(&mut self, item: &Item<'_>, id: &str, script: &Script, kind: BindingKind, limits: Limits) -> Option<usize> {
+    pub(super) fn bind_other(
+        &mut self,
+        item: &Item<'_>,
+        id: &str,
+        script: &Script,
+        kind: BindingKind,
+        limits: Limits,
+    ) -> Option<usize> {
         let code = self.function(item, script)?;
-        let binding = Binding { id: id.to_owned(), code, kind, limits, place: self.place(item.spot()), param: Value::Null };
+        let binding =
+            Binding { id: id.to_owned(), code, kind, limits, place: self.place(item.spot()), param: Value::Null };
         let target = self.add_binding(binding);
         if *script == Script::Lost {
             self.lost.insert(target);
@@ -205,14 +221,25 @@ impl OperatorBuilder<'_> {
         }
     }
 
-    fn id(&mut self, fields: &Fields<'_>, code: Option<&Code>, suffix: Option<&FieldPath>) -> Option<(String, SourceSpan, String)> {
+    fn id(
+        &mut self,
+        fields: &Fields<'_>,
+        code: Option<&Code>,
+        suffix: Option<&FieldPath>,
+    ) -> Option<(String, SourceSpan, String)> {
         let (base, item) = match (fields.get("id"), code) {
             (Some(item), _) => (self.reader.text(&item)?.value.clone(), item),
-            (None, Some(Code::Function { name, .. })) => (name.clone(), fields.get("fn").unwrap_or_else(|| fields.item.clone())),
+            (None, Some(Code::Function { name, .. })) => {
+                (name.clone(), fields.get("fn").unwrap_or_else(|| fields.item.clone()))
+            }
             (None, Some(Code::Inline { .. })) => {
                 if !fields.mentions("id") {
                     let item = fields.get("run").unwrap_or_else(|| fields.item.clone());
-                    self.reader.key_error(&item, "code in `run` needs an `id`", "add `id: name`: progress and results are stored under it");
+                    self.reader.key_error(
+                        &item,
+                        "code in `run` needs an `id`",
+                        "add `id: name`: progress and results are stored under it",
+                    );
                 }
                 return None;
             }
@@ -220,7 +247,9 @@ impl OperatorBuilder<'_> {
         };
         let id = suffix.map_or_else(|| base.clone(), |field| format!("{base}/{}", field.suffix()));
         if !ID.is_match(&id) {
-            let mut hint = "it must begin and end with a letter or a digit; letters, digits and `_ . / < > -` may stand between".to_owned();
+            let mut hint =
+                "it must begin and end with a letter or a digit; letters, digits and `_ . / < > -` may stand between"
+                    .to_owned();
             if item.name() == "fn" {
                 hint = format!("add an `id` of its own: {hint}");
             }

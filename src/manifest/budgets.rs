@@ -10,8 +10,18 @@ use super::reader::{Item, Reader};
 const MAX_CALL_DEPTH: i64 = 128;
 
 /// The keys of budgets.
-const LIMITS: [&str; 10] =
-    ["operations", "time", "memory", "depth", "stringSize", "arraySize", "mapSize", "apiCalls", "apiCallsPerMinute", "output"];
+const LIMITS: [&str; 10] = [
+    "operations",
+    "time",
+    "memory",
+    "depth",
+    "stringSize",
+    "arraySize",
+    "mapSize",
+    "apiCalls",
+    "apiCallsPerMinute",
+    "output",
+];
 
 /// Budgets, as far as they are given.
 #[derive(Debug, Clone, Default, PartialEq)]

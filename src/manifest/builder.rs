@@ -86,7 +86,8 @@ pub(super) const POLICY: [&str; 4] = ["retries", "timeout", "backoff", "errors"]
 impl<'r> OperatorBuilder<'r> {
     /// Returns the builder of an empty operator.
     pub(super) fn new(reader: &'r Reader) -> Self {
-        let operator = Operator { file: reader.source.name.clone(), text: Arc::clone(&reader.source.text), ..Operator::default() };
+        let operator =
+            Operator { file: reader.source.name.clone(), text: Arc::clone(&reader.source.text), ..Operator::default() };
         Self {
             reader,
             operator,
@@ -137,7 +138,8 @@ impl<'r> OperatorBuilder<'r> {
             outcome => {
                 // A missing file is reported once, however many bindings name it.
                 if self.missing.insert(path.clone()) {
-                    let why = outcome.map_or_else(|error| super::source::reason(&error), |_| "it is not a file".to_owned());
+                    let why =
+                        outcome.map_or_else(|error| super::source::reason(&error), |_| "it is not a file".to_owned());
                     let hint = match neighbour(&path) {
                         Some(suggestion) => format!("did you mean `{}`?", file.with_file_name(suggestion).display()),
                         None => format!("it is looked for at {}", plain(&path).display()),
@@ -161,7 +163,10 @@ impl<'r> OperatorBuilder<'r> {
             self.reader.error_with(item, format!("the path `{}` contains `..`", path.display()), hint);
             return false;
         }
-        let leads_out = root.join(path).canonicalize().is_ok_and(|real| root.canonicalize().is_ok_and(|root| !real.starts_with(root)));
+        let leads_out = root
+            .join(path)
+            .canonicalize()
+            .is_ok_and(|real| root.canonicalize().is_ok_and(|root| !real.starts_with(root)));
         if leads_out {
             self.reader.error_with(item, format!("`{}` is a link that leads out of the scripts", path.display()), hint);
         }

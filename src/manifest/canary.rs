@@ -71,7 +71,11 @@ fn factor(reader: &Reader, item: &Item<'_>) -> Option<f64> {
     };
     let factor = number.as_f64().filter(|factor| *factor > 1.0 && *factor <= MAX_FACTOR);
     if factor.is_none() {
-        reader.error_with(item, format!("`{}` must be above 1 and at most {MAX_FACTOR}, not {number}", item.name()), hint);
+        reader.error_with(
+            item,
+            format!("`{}` must be above 1 and at most {MAX_FACTOR}, not {number}", item.name()),
+            hint,
+        );
     }
     factor
 }

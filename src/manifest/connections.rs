@@ -9,11 +9,11 @@ use super::secret_keys;
 use crate::object::SecretKey;
 use crate::script::outside::Grants;
 use crate::script::outside::sql::{
-    Authorities, Database, DatabasePlace, Driver, MAX_CONNECTIONS, MAX_ROWS, Password, PlaceProblem, Server, ServerAddress, SqlLimits, Tls,
+    Authorities, Database, DatabasePlace, Driver, MAX_CONNECTIONS, MAX_ROWS, Password, PlaceProblem, Server,
+    ServerAddress, SqlLimits, Tls,
 };
 
-const FORM: &str =
-    "write such as `orders: {driver: postgres, url: \"postgres://orders.svc/main\", passwordFrom: {secret: orders, key: password}}`";
+const FORM: &str = "write such as `orders: {driver: postgres, url: \"postgres://orders.svc/main\", passwordFrom: {secret: orders, key: password}}`";
 const FILE: &str = "write such as `cache: {driver: sqlite, file: data/cache.db, write: true}`";
 
 /// The keys of servers, and those of files.
@@ -27,7 +27,10 @@ pub(super) fn read(reader: &Reader, item: &Item<'_>) -> BTreeMap<String, Arc<Dat
         reader.mistyped(item, "a mapping of databases by name", FORM);
         return BTreeMap::new();
     };
-    entries.into_iter().filter_map(|(name, item)| Some((name.to_owned(), Arc::new(database(reader, name, &item)?)))).collect()
+    entries
+        .into_iter()
+        .filter_map(|(name, item)| Some((name.to_owned(), Arc::new(database(reader, name, &item)?))))
+        .collect()
 }
 
 fn database(reader: &Reader, name: &str, item: &Item<'_>) -> Option<Database> {
@@ -63,7 +66,11 @@ fn driver(reader: &Reader, item: &Item<'_>) -> Option<Driver> {
         return Some(driver);
     }
     let name = driver.as_str();
-    reader.error_with(item, format!("this kopfd was built without the driver {name}"), format!("build it with the cargo feature `{name}`"));
+    reader.error_with(
+        item,
+        format!("this kopfd was built without the driver {name}"),
+        format!("build it with the cargo feature `{name}`"),
+    );
     None
 }
 
@@ -76,7 +83,9 @@ fn server(reader: &Reader, fields: &Fields<'_>, driver: Driver) -> Option<Databa
         Ok(address) => address,
         Err(problem) => {
             let hint = match problem {
-                PlaceProblem::Password => "take it out of the address, and name its Secret: `passwordFrom: {secret: NAME, key: password}`",
+                PlaceProblem::Password => {
+                    "take it out of the address, and name its Secret: `passwordFrom: {secret: NAME, key: password}`"
+                }
                 PlaceProblem::Options => "the encryption is set by `tls`, `ca` and `caFrom` beside `url`",
                 _ if driver == Driver::Mysql => "write such as `mysql://host:3306/database`",
                 _ => "write such as `postgres://host:5432/database`",
@@ -117,7 +126,11 @@ fn tls(reader: &Reader, fields: &Fields<'_>) -> Option<Tls> {
     match reader.boolean(&item)? {
         true => Some(Tls::Verified(authorities.unwrap_or(Authorities::System))),
         false if authorities.is_some() => {
-            reader.error_with(&item, "authorities have no meaning without TLS", "leave out `tls`, or `ca` and `caFrom`");
+            reader.error_with(
+                &item,
+                "authorities have no meaning without TLS",
+                "leave out `tls`, or `ca` and `caFrom`",
+            );
             None
         }
         false => Some(Tls::Off),
@@ -128,7 +141,11 @@ fn file(reader: &Reader, fields: &Fields<'_>) -> Option<DatabasePlace> {
     let item = reader.required(fields, "file", FILE)?;
     let text = reader.owned(&item)?;
     let path = Path::new(&text);
-    if text.ends_with('/') || text.starts_with("file:") || text.contains('\0') || path.components().any(|part| part.as_os_str() == "..") {
+    if text.ends_with('/')
+        || text.starts_with("file:")
+        || text.contains('\0')
+        || path.components().any(|part| part.as_os_str() == "..")
+    {
         reader.error_with(&item, format!("`{text}` is not the path of a file"), FILE);
         return None;
     }

@@ -16,7 +16,11 @@ pub(super) fn read(reader: &Reader, item: &Item<'_>) -> Option<(PathBuf, Arc<str
         Ok(source) => source,
         Err(diagnostic) if diagnostic.place.line == 0 => {
             let why = diagnostic.message.trim_start_matches("cannot read the file: ").to_owned();
-            reader.error_with(item, format!("cannot read `{text}`: {why}"), format!("it is looked for at {}", plain(&path).display()));
+            reader.error_with(
+                item,
+                format!("cannot read `{text}`: {why}"),
+                format!("it is looked for at {}", plain(&path).display()),
+            );
             return None;
         }
         Err(diagnostic) => {
@@ -32,7 +36,8 @@ pub(super) fn read(reader: &Reader, item: &Item<'_>) -> Option<(PathBuf, Arc<str
         }
         Ok(documents) => {
             if !documents.iter().any(|document| is_definition(&document.root)) {
-                let hint = "its `kind` is CustomResourceDefinition, of `apiextensions.k8s.io/v1`, with a group and names";
+                let hint =
+                    "its `kind` is CustomResourceDefinition, of `apiextensions.k8s.io/v1`, with a group and names";
                 reader.error_with(item, format!("`{text}` holds no custom resource definition"), hint);
                 return None;
             }

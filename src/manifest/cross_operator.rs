@@ -31,7 +31,12 @@ fn check_pair(first: &Operator, second: &Operator, known: &[Resource]) -> Vec<Di
         ..Diagnostic::of_file(Severity::Error, &second.file, message, Some(hint.to_owned()))
     };
     if first.name == second.name {
-        let message = format!("the operator `{}` is declared twice, also in {}:{}", second.name, first.file.display(), first.place.line);
+        let message = format!(
+            "the operator `{}` is declared twice, also in {}:{}",
+            second.name,
+            first.file.display(),
+            first.place.line
+        );
         return vec![diagnostic(message, "give them different names in `metadata.name`")];
     }
     let mut found = Vec::new();
@@ -39,20 +44,32 @@ fn check_pair(first: &Operator, second: &Operator, known: &[Resource]) -> Vec<Di
     let (ours, theirs) = (&first.settings.persistence.storages, &second.settings.persistence.storages);
     let clashes = ours.clashes(theirs);
     if let Some(kind) = shared_kind(first, second, known).filter(|_| !clashes.is_empty()) {
-        let message = format!("the operators {names} would overwrite each other's records on {kind}: equal are {}", keys(&clashes));
-        found.push(diagnostic(message, "give one of them another finalizer, and other prefixes or names of the storages"));
+        let message = format!(
+            "the operators {names} would overwrite each other's records on {kind}: equal are {}",
+            keys(&clashes)
+        );
+        found.push(diagnostic(
+            message,
+            "give one of them another finalizer, and other prefixes or names of the storages",
+        ));
     }
     let (ours, theirs) = (&first.settings.peering, &second.settings.peering);
     let is_one_peer = !ours.standalone && !theirs.standalone && ours.name == theirs.name;
     if is_one_peer && (ours.priority, ours.lifetime) != (theirs.priority, theirs.lifetime) {
-        let message = format!("the operators {names} are one peer in `{}`, with different priorities or lifetimes", ours.name);
-        found.push(diagnostic(message, "make `settings.peering.priority` and `lifetime` equal, or the names different"));
+        let message =
+            format!("the operators {names} are one peer in `{}`, with different priorities or lifetimes", ours.name);
+        found
+            .push(diagnostic(message, "make `settings.peering.priority` and `lifetime` equal, or the names different"));
     }
-    if first.settings.admission.server.is_some() && first.settings.admission.server == second.settings.admission.server {
+    if first.settings.admission.server.is_some() && first.settings.admission.server == second.settings.admission.server
+    {
         let ids = webhook_ids(first);
         for id in webhook_ids(second).intersection(&ids) {
             let message = format!("the operators {names} share a server and both have a webhook `{id}`");
-            found.push(diagnostic(message, "give one of them an `id` of its own, or another `settings.admission.server`"));
+            found.push(diagnostic(
+                message,
+                "give one of them an `id` of its own, or another `settings.admission.server`",
+            ));
         }
     }
     if first.settings.hooks.server == second.settings.hooks.server {
@@ -72,7 +89,11 @@ fn check_pair(first: &Operator, second: &Operator, known: &[Resource]) -> Vec<Di
 
 /// Returns the methods and paths of hooks.
 fn hook_routes(operator: &Operator) -> BTreeSet<(&str, &str)> {
-    operator.hooks.iter().flat_map(|hook| hook.methods.iter().map(|method| (method.as_str(), hook.path.as_str()))).collect()
+    operator
+        .hooks
+        .iter()
+        .flat_map(|hook| hook.methods.iter().map(|method| (method.as_str(), hook.path.as_str())))
+        .collect()
 }
 
 /// Returns the ids in the addresses of webhooks.
@@ -104,11 +125,14 @@ fn overlap(ours: &Selector, theirs: &Selector, known: &[Resource]) -> bool {
     if !our_kinds.is_disjoint(&their_kinds) {
         return true;
     }
-    // Unknown kinds are compared by their text. Other conflicts are detected when the kinds of the cluster are discovered.
+    // Unknown kinds are compared by their text. Other conflicts are detected when the kinds of the cluster are
+    // discovered.
     let may_be_equal = ours.group.is_none() || theirs.group.is_none() || ours.group == theirs.group;
     let everything = |selector: &Selector| matches!(selector.name, Criterion::Everything);
     let is_one_of_both_unknown = our_kinds.is_empty() || their_kinds.is_empty();
-    may_be_equal && is_one_of_both_unknown && (everything(ours) || everything(theirs) || without_version(ours) == without_version(theirs))
+    may_be_equal
+        && is_one_of_both_unknown
+        && (everything(ours) || everything(theirs) || without_version(ours) == without_version(theirs))
 }
 
 /// All versions of a kind are the same objects.

@@ -47,7 +47,12 @@ impl Snippet {
 
 impl Diagnostic {
     /// Returns a diagnostic about a file as a whole.
-    pub fn of_file(severity: Severity, file: impl Into<PathBuf>, message: impl Into<String>, hint: Option<String>) -> Self {
+    pub fn of_file(
+        severity: Severity,
+        file: impl Into<PathBuf>,
+        message: impl Into<String>,
+        hint: Option<String>,
+    ) -> Self {
         let place = SourcePosition { file: file.into(), ..SourcePosition::default() };
         Self { severity, message: message.into(), place, length: 0, path: None, hint, snippet: None }
     }

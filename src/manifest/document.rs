@@ -35,7 +35,9 @@ pub(super) fn read<'r>(reader: &'r Reader, root: &Node) -> OperatorBuilder<'r> {
     let mut builder = OperatorBuilder::new(reader);
     builder.operator.declaration.root = directory_of(&reader.source.name);
     let top = Item { node: root, path: String::new(), key: root.spot };
-    let Some(fields) = reader.fields(&top, "a manifest", &["apiVersion", "kind", "metadata", "spec"]) else { return builder };
+    let Some(fields) = reader.fields(&top, "a manifest", &["apiVersion", "kind", "metadata", "spec"]) else {
+        return builder;
+    };
     check_head(reader, &fields);
     if let Some(metadata) = reader.required(&fields, "metadata", "add `metadata: {name: my-operator}`") {
         builder.metadata(&metadata);
@@ -62,11 +64,15 @@ impl OperatorBuilder<'_> {
     fn metadata(&mut self, item: &Item<'_>) {
         let reader = self.reader;
         let Some(fields) = reader.fields(item, "the metadata", &["name"]) else { return };
-        let Some(item) = reader.required(&fields, "name", "the operator's name is its field manager in the cluster") else { return };
+        let Some(item) = reader.required(&fields, "name", "the operator's name is its field manager in the cluster")
+        else {
+            return;
+        };
         let Some(name) = reader.owned(&item) else { return };
         // Field managers have at most 128 characters.
         if !storages::is_domain(&name) || name.len() > 128 {
-            let hint = "use lower-case letters, digits, `-` and `.`, at most 128; begin and end with a letter or a digit";
+            let hint =
+                "use lower-case letters, digits, `-` and `.`, at most 128; begin and end with a letter or a digit";
             reader.error_with(&item, format!("`{name}` cannot be the name of an operator"), hint);
             return;
         }
@@ -78,8 +84,19 @@ impl OperatorBuilder<'_> {
 
     fn spec(&mut self, item: &Item<'_>) {
         let reader = self.reader;
-        let known =
-            ["scripts", "crds", "defaults", "limits", "allow", "connections", "settings", "resources", "activities", "schedules", "hooks"];
+        let known = [
+            "scripts",
+            "crds",
+            "defaults",
+            "limits",
+            "allow",
+            "connections",
+            "settings",
+            "resources",
+            "activities",
+            "schedules",
+            "hooks",
+        ];
         let special = |key: &str| match key {
             "namespaces" | "namespace" | "clusterwide" => {
                 let hint = "the scope is given at the start: `kopfd -n PATTERN`, or `-A` for all namespaces";
@@ -152,7 +169,11 @@ impl OperatorBuilder<'_> {
                 self.operator.defaults = self.policy(&fields, &Policy::default());
                 match (fields.get("limits"), limits) {
                     (Some(item), Some(_)) => {
-                        reader.key_error(&item, "`limits` are given twice, here and in `spec.limits`", "leave one of them out");
+                        reader.key_error(
+                            &item,
+                            "`limits` are given twice, here and in `spec.limits`",
+                            "leave one of them out",
+                        );
                     }
                     (Some(item), None) => self.budgets.read(reader, &item),
                     (None, _) => {}
@@ -166,33 +187,43 @@ impl OperatorBuilder<'_> {
             self.operator.declaration.allow.connections = connections::read(reader, &item);
         }
         let crds = reader.list_of(fields, "crds");
-        (self.operator.crds, self.operator.definitions) = crds.iter().filter_map(|item| crds::read(reader, item)).unzip();
+        (self.operator.crds, self.operator.definitions) =
+            crds.iter().filter_map(|item| crds::read(reader, item)).unzip();
     }
 
     /// Webhooks need a server, which a startup activity may set. Invalid settings may have been meant to name one.
     fn check_server(&mut self, fields: &Fields<'_>) {
         let has_webhooks = !self.operator.webhooks.is_empty() || !self.operator.conversions.is_empty();
-        let may_be_set = self.operator.activities.iter().any(|activity| activity.moment == super::operator::Moment::Startup);
+        let may_be_set =
+            self.operator.activities.iter().any(|activity| activity.moment == super::operator::Moment::Startup);
         let has_server = self.operator.settings.admission.server.is_some();
         let is_misspelt = fields.get("settings").is_none() && fields.mentions("settings");
         if !has_webhooks || has_server || may_be_set || is_misspelt || self.reader.has_errors_in("spec.settings") {
             return;
         }
         let Some((spot, path)) = self.webhooks_at.clone() else { return };
-        let hint = "add `settings: {admission: {server: {kind: autoServer}}}` to `spec`: the API server must reach them";
-        let missing = self.reader.source.diagnostic(Severity::Error, spot, "the webhooks have no server", Some(hint.to_owned()));
+        let hint =
+            "add `settings: {admission: {server: {kind: autoServer}}}` to `spec`: the API server must reach them";
+        let missing =
+            self.reader.source.diagnostic(Severity::Error, spot, "the webhooks have no server", Some(hint.to_owned()));
         self.operator.missing_server = Some(missing.at_path(&path));
     }
 
     /// Only a listener that asks for certificates receives them. A startup activity may set one.
     fn check_hook_server(&self, fields: &Fields<'_>) {
         let needs = |hook: &Hook| hook.checks.iter().any(|check| matches!(check, Check::Certificate { .. }));
-        let may_be_set = self.operator.activities.iter().any(|activity| activity.moment == super::operator::Moment::Startup);
+        let may_be_set =
+            self.operator.activities.iter().any(|activity| activity.moment == super::operator::Moment::Startup);
         let verifies = self.operator.settings.hooks.server.as_ref().is_some_and(HookServer::verifies_clients);
-        let Some(hook) = self.operator.hooks.iter().find(|hook| needs(hook)).filter(|_| !verifies && !may_be_set) else { return };
+        let Some(hook) = self.operator.hooks.iter().find(|hook| needs(hook)).filter(|_| !verifies && !may_be_set)
+        else {
+            return;
+        };
         let Some(item) = fields.get("hooks").filter(|_| !self.reader.has_errors_in("spec.settings")) else { return };
-        let message = format!("the hook `{}` wants client certificates, but no listener asks for them", hook.handler.id);
-        let hint = "add `settings: {hooks: {server: {port: 8443, certfile: …, pkeyfile: …, verifyCafile: …}}}` to `spec`";
+        let message =
+            format!("the hook `{}` wants client certificates, but no listener asks for them", hook.handler.id);
+        let hint =
+            "add `settings: {hooks: {server: {port: 8443, certfile: …, pkeyfile: …, verifyCafile: …}}}` to `spec`";
         self.reader.key_error(&item, message, hint);
     }
 
@@ -201,7 +232,8 @@ impl OperatorBuilder<'_> {
         let lists = ["handlers", "timers", "daemons", "indexes", "webhooks"];
         let known = [&["resource", "script", "labels", "annotations", "when", "reconcile"][..], &lists].concat();
         let special = |key: &str| match key {
-            "on" | "fn" | "run" | "id" | "field" | "param" | "retries" | "timeout" | "backoff" | "errors" | "limits" => {
+            "on" | "fn" | "run" | "id" | "field" | "param" | "retries" | "timeout" | "backoff" | "errors"
+            | "limits" => {
                 let hint = "put it into a binding: `handlers: [{on: create, fn: name}]`";
                 Some((format!("`{key}` does not stand directly in a resource block"), hint.to_owned()))
             }
@@ -219,7 +251,11 @@ impl OperatorBuilder<'_> {
         };
         self.check_block_filters(&block);
         if !fields.mentions("reconcile") && lists.iter().all(|key| !fields.mentions(key)) {
-            reader.warn(item, "the block does nothing", "add `handlers`, `timers`, `daemons`, `indexes`, `webhooks`, or `reconcile`");
+            reader.warn(
+                item,
+                "the block does nothing",
+                "add `handlers`, `timers`, `daemons`, `indexes`, `webhooks`, or `reconcile`",
+            );
         }
         self.bindings(&fields, &block);
     }
@@ -235,7 +271,8 @@ impl OperatorBuilder<'_> {
     fn bindings(&mut self, fields: &Fields<'_>, block: &Block<'_>) {
         let reader = self.reader;
         // Indexes are arguments of scripts: without them, correct scripts would get errors.
-        self.is_unready |= fields.mentions("indexes") && fields.get("indexes").is_none_or(|item| item.items().is_none());
+        self.is_unready |=
+            fields.mentions("indexes") && fields.get("indexes").is_none_or(|item| item.items().is_none());
         let (mut ids, mut index_ids) = (Ids::default(), Ids::default());
         let mut is_converted = false;
         for item in reader.list_of(fields, "handlers") {

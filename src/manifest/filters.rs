@@ -49,8 +49,16 @@ impl OperatorBuilder<'_> {
                 Err(error) => {
                     let words = error.to_string();
                     let first = words.lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
-                    let message = if words.starts_with("not a JSONPath") { format!("`{}` is not a JSONPath", text.value) } else { first };
-                    self.reader.error_with(&item, message, "write such as `$.spec.containers[*].image`, or a dotted path without `$`");
+                    let message = if words.starts_with("not a JSONPath") {
+                        format!("`{}` is not a JSONPath", text.value)
+                    } else {
+                        first
+                    };
+                    self.reader.error_with(
+                        &item,
+                        message,
+                        "write such as `$.spec.containers[*].image`, or a dotted path without `$`",
+                    );
                     None
                 }
             };
@@ -59,16 +67,31 @@ impl OperatorBuilder<'_> {
     }
 
     /// Reads all filters of a binding; labels, annotations and `when` may be inherited from its block.
-    pub(super) fn filters(&mut self, fields: &Fields<'_>, block: &Block<'_>, field: Option<&FieldPath>, asking: &Asking) -> Filters {
-        let given = |key: &str, inherited: &Option<Item<'_>>| -> bool { fields.get(key).is_none() && inherited.is_some() };
+    pub(super) fn filters(
+        &mut self,
+        fields: &Fields<'_>,
+        block: &Block<'_>,
+        field: Option<&FieldPath>,
+        asking: &Asking,
+    ) -> Filters {
+        let given =
+            |key: &str, inherited: &Option<Item<'_>>| -> bool { fields.get(key).is_none() && inherited.is_some() };
         let labels = if given("labels", &block.labels) { block.labels.clone() } else { fields.get("labels") };
-        let annotations = if given("annotations", &block.annotations) { block.annotations.clone() } else { fields.get("annotations") };
+        let annotations = if given("annotations", &block.annotations) {
+            block.annotations.clone()
+        } else {
+            fields.get("annotations")
+        };
         let when = if given("when", &block.when) { block.when.clone() } else { fields.get("when") };
         for key in ["value", "old", "new"] {
             if let Some(item) = fields.raw(key)
                 && !fields.mentions("field")
             {
-                self.reader.key_error(&item, format!("`{key}` needs a `field`"), "add `field: spec.…`: its value is what is compared");
+                self.reader.key_error(
+                    &item,
+                    format!("`{key}` needs a `field`"),
+                    "add `field: spec.…`: its value is what is compared",
+                );
             }
         }
         let compared = if field.is_some_and(FieldPath::is_query) { Compared::Nodes } else { Compared::Value };
@@ -103,7 +126,8 @@ impl OperatorBuilder<'_> {
             self.reader.error_with(item, message, "write such as `{app: web, tier: {present: true}}`");
             return Vec::new();
         };
-        let pattern = |(key, item): (&str, Item<'_>)| Some((key.to_owned(), self.pattern(&item, Compared::Metadata, asking)?));
+        let pattern =
+            |(key, item): (&str, Item<'_>)| Some((key.to_owned(), self.pattern(&item, Compared::Metadata, asking)?));
         entries.into_iter().filter_map(pattern).collect()
     }
 
@@ -191,7 +215,8 @@ impl OperatorBuilder<'_> {
     fn matcher(&mut self, item: &Item<'_>, compared: Compared, asking: &Asking) -> Option<Matcher> {
         let reader = self.reader;
         let special = |key: &str| {
-            let hint = format!("known are {}; a mapping to compare with is written `equals: {{…}}`", MATCHERS.join(", "));
+            let hint =
+                format!("known are {}; a mapping to compare with is written `equals: {{…}}`", MATCHERS.join(", "));
             nearest(key, MATCHERS).is_none().then(|| (format!("unknown matcher `{key}`"), hint))
         };
         let fields = reader.fields_but(item, "a matcher", &MATCHERS, special)?;
@@ -211,7 +236,9 @@ impl OperatorBuilder<'_> {
             }
         }
         if entries.len() > 1 && matchers.iter().any(|matcher| matches!(matcher, Matcher::Absent)) {
-            let excluded = matchers.iter().any(|matcher| !matches!(matcher, Matcher::Absent | Matcher::NotIn(_) | Matcher::When(_)));
+            let excluded = matchers
+                .iter()
+                .any(|matcher| !matches!(matcher, Matcher::Absent | Matcher::NotIn(_) | Matcher::When(_)));
             if excluded {
                 let hint = "for a value that is absent only `present: false`, `notIn` and `when` can pass";
                 reader.warn(item, "no value can pass this matcher", hint);
@@ -241,7 +268,9 @@ impl OperatorBuilder<'_> {
             }
             "matches" => reader.regex(item).map(Matcher::Matches),
             _ => match &item.node.kind {
-                Kind::Text(text) if !text.value.trim().is_empty() => Some(Matcher::When(self.expression(text, asking, true, false))),
+                Kind::Text(text) if !text.value.trim().is_empty() => {
+                    Some(Matcher::When(self.expression(text, asking, true, false)))
+                }
                 _ => {
                     let message = format!("`when` must be an expression, not {}", item.node.noun());
                     reader.error_with(item, message, "write it in single quotes, such as `{when: 'value > 3'}`");

@@ -38,12 +38,14 @@ fn unnumbered(handler: &Handler) -> Handler {
 }
 
 fn digest(declaration: &impl Debug, target: usize, program: &Program) -> Fingerprint {
-    static PREDICATE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"Predicate\((\d+)\)").expect("the pattern is valid"));
+    static PREDICATE: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"Predicate\((\d+)\)").expect("the pattern is valid"));
     let text = format!("{declaration:?}");
     let text = PREDICATE.replace_all(&text, |found: &regex::Captures<'_>| {
         found[1].parse().map_or_else(|_| String::new(), |number| program.digest_of_expression(number))
     });
-    let limits = program.declaration.bindings.get(target).map(|binding| format!("{:?}", binding.limits)).unwrap_or_default();
+    let limits =
+        program.declaration.bindings.get(target).map(|binding| format!("{:?}", binding.limits)).unwrap_or_default();
     sha256([&*text, "\0", &limits, "\0", &program.digest_of_binding(target)]).into()
 }
 
@@ -87,7 +89,12 @@ spec:
         }
         let after = fingerprints(folder.path());
         let names = ["timer", "daemon", "index"];
-        names.into_iter().zip(before.iter().zip(&after)).filter(|(_, (before, after))| before != after).map(|(name, _)| name).collect()
+        names
+            .into_iter()
+            .zip(before.iter().zip(&after))
+            .filter(|(_, (before, after))| before != after)
+            .map(|(name, _)| name)
+            .collect()
     }
 
     fn fingerprints(folder: &Path) -> [Fingerprint; 3] {
@@ -97,7 +104,11 @@ spec:
         let program = Program::load(operator.declaration.clone()).unwrap();
         let handler = |index: usize| operator.timers.get(index);
         assert!(handler(1).is_none());
-        [of_timer(&operator.timers[0], &program), of_daemon(&operator.daemons[0], &program), of_handler(&operator.indexes[0], &program)]
+        [
+            of_timer(&operator.timers[0], &program),
+            of_daemon(&operator.daemons[0], &program),
+            of_handler(&operator.indexes[0], &program),
+        ]
     }
 
     #[test]

@@ -18,7 +18,9 @@ impl OperatorBuilder<'_> {
     pub(super) fn handler(&mut self, item: &Item<'_>, block: &Block<'_>, ids: &mut Ids) {
         let reader = self.reader;
         let known = [&BINDING[..], &FILTERS, &POLICY, &["on", "old", "new", "optional", "deleted"]].concat();
-        let Some(fields) = reader.fields_but(item, "a handler", &known, |key| misplaced_here(&known, key)) else { return };
+        let Some(fields) = reader.fields_but(item, "a handler", &known, |key| misplaced_here(&known, key)) else {
+            return;
+        };
         let on = self.on(&fields);
         let is_event = on.as_deref() == Some(&["event"]);
         let kind = if is_event { BindingKind::Event } else { BindingKind::Change };
@@ -79,7 +81,10 @@ impl OperatorBuilder<'_> {
         for item in &items {
             match self.on_word(item) {
                 Some(word) if !LISTED.contains(&word) => {
-                    let hint = format!("write a handler of its own for it; a list may hold {}", one_of(&LISTED).replace(" or ", " and "));
+                    let hint = format!(
+                        "write a handler of its own for it; a list may hold {}",
+                        one_of(&LISTED).replace(" or ", " and ")
+                    );
                     reader.error_with(item, format!("`{word}` cannot stand in a list"), hint);
                     is_whole = false;
                 }
@@ -134,7 +139,11 @@ impl OperatorBuilder<'_> {
                 && !matches!(on, ["update" | "field"])
             {
                 let message = format!("`{key}` is only for `on: update` and `on: field`");
-                let hint = if on.len() > 1 { "write a handler of its own for `update`" } else { "use `value` for the current value" };
+                let hint = if on.len() > 1 {
+                    "write a handler of its own for `update`"
+                } else {
+                    "use `value` for the current value"
+                };
                 reader.key_error(&item, message, hint);
             }
         }
@@ -142,7 +151,11 @@ impl OperatorBuilder<'_> {
             if let Some(item) = fields.get(key)
                 && !on.contains(&reason)
             {
-                reader.key_error(&item, format!("`{key}` needs `{reason}` in `on`"), format!("leave it out, or add `{reason}`"));
+                reader.key_error(
+                    &item,
+                    format!("`{key}` needs `{reason}` in `on`"),
+                    format!("leave it out, or add `{reason}`"),
+                );
             }
         }
         if on == ["event"] {

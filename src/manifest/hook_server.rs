@@ -61,8 +61,14 @@ fn check(reader: &Reader, fields: &Fields<'_>, server: &HookServer) {
         }
     }
     let is_certified = server.certfile.is_some() || server.pkeyfile.is_some();
-    if let Some(item) = fields.get("insecure").filter(|_| server.insecure && (is_certified || server.verifies_clients())) {
-        reader.error_with(&item, "an insecure server has no certificates", "leave out `insecure`, or the options of certificates");
+    if let Some(item) =
+        fields.get("insecure").filter(|_| server.insecure && (is_certified || server.verifies_clients()))
+    {
+        reader.error_with(
+            &item,
+            "an insecure server has no certificates",
+            "leave out `insecure`, or the options of certificates",
+        );
     } else if !server.insecure && !is_certified {
         let hint = "add `certfile` and `pkeyfile`, or write `insecure: true` for plain HTTP, such as behind an Ingress";
         reader.error_with(&fields.item, "the server of hooks has no certificate", hint);

@@ -55,21 +55,30 @@ impl OperatorBuilder<'_> {
         let reader = self.reader;
         let known = [&BINDING[..], &OWN].concat();
         let special = |key: &str| match key {
-            "retries" | "backoff" | "errors" => {
-                Some((format!("`{key}` is not for hooks"), "a request is answered at once and never retried: leave it out".to_owned()))
+            "retries" | "backoff" | "errors" => Some((
+                format!("`{key}` is not for hooks"),
+                "a request is answered at once and never retried: leave it out".to_owned(),
+            )),
+            "method" => {
+                Some(("unknown field `method` in a hook".to_owned(), "write a list: `methods: [POST]`".to_owned()))
             }
-            "method" => Some(("unknown field `method` in a hook".to_owned(), "write a list: `methods: [POST]`".to_owned())),
             _ => misplaced("a hook", key),
         };
         let Some(fields) = reader.fields_but(item, "a hook", &known, special) else { return };
         let script = self.script(&fields, &Script::None);
-        let path = reader.required(&fields, "path", "write such as `path: /github`").and_then(|item| path(reader, &item));
+        let path =
+            reader.required(&fields, "path", "write such as `path: /github`").and_then(|item| path(reader, &item));
         let methods = methods(reader, &fields);
         let checks = reader.required(&fields, "auth", AUTH_HINT).and_then(|item| checks(reader, &item));
         let timeout = fields.get("timeout").map_or(Some(TIMEOUT), |item| timeout(reader, &item));
         let max_body = fields.get("maxBody").map_or(Some(BODY), |item| max_body(reader, &item));
         let concurrency = fields.get("concurrency").map_or(Some(CONCURRENCY), |item| concurrency(reader, &item));
-        let request = Request { kind: BindingKind::Hook, script: &script, suffix: None, deadline: Some(timeout.unwrap_or(TIMEOUT)) };
+        let request = Request {
+            kind: BindingKind::Hook,
+            script: &script,
+            suffix: None,
+            deadline: Some(timeout.unwrap_or(TIMEOUT)),
+        };
         let Some(bound) = self.bind(&fields, &request) else { return };
         if let Some(line) = ids.ids.insert(bound.id.clone(), bound.spot.line) {
             let message = format!("the id `{}` is taken by another hook in line {line}", bound.id);
@@ -100,7 +109,11 @@ fn path(reader: &Reader, item: &Item<'_>) -> Option<String> {
         return None;
     }
     if RESERVED.contains(&text.as_str()) {
-        reader.error_with(item, format!("`{text}` is a path of the probes and metrics"), "choose another path, such as `/github`");
+        reader.error_with(
+            item,
+            format!("`{text}` is a path of the probes and metrics"),
+            "choose another path, such as `/github`",
+        );
         return None;
     }
     Some(text)
@@ -112,7 +125,8 @@ fn methods(reader: &Reader, fields: &Fields<'_>) -> Vec<String> {
     if list.items().is_some_and(|items| items.is_empty()) {
         reader.error_with(&list, "`methods` is empty", "leave it out for POST");
     }
-    let mut methods: Vec<String> = items.iter().filter_map(|item| reader.word(item, &METHODS)).map(str::to_owned).collect();
+    let mut methods: Vec<String> =
+        items.iter().filter_map(|item| reader.word(item, &METHODS)).map(str::to_owned).collect();
     methods.dedup();
     methods
 }
@@ -165,7 +179,9 @@ fn hmac(reader: &Reader, item: &Item<'_>) -> Option<Check> {
     let known = ["secret", "key", "namespace", "header", "algorithm", "prefix", "encoding"];
     let fields = reader.fields(item, "the signature of a hook", &known)?;
     let secret = secret_key(reader, &fields, Some("secret"));
-    let header = reader.required(&fields, "header", "write such as `header: X-Hub-Signature-256`").and_then(|item| header(reader, &item));
+    let header = reader
+        .required(&fields, "header", "write such as `header: X-Hub-Signature-256`")
+        .and_then(|item| header(reader, &item));
     let algorithm = fields.get("algorithm").map_or(Some("sha256"), |item| reader.word(&item, &["sha256", "sha512"]));
     let algorithm = algorithm.map(|word| if word == "sha512" { Algorithm::Sha512 } else { Algorithm::Sha256 });
     let encoding = fields.get("encoding").map_or(Some("hex"), |item| reader.word(&item, &["hex", "base64"]));
@@ -181,7 +197,11 @@ fn hmac(reader: &Reader, item: &Item<'_>) -> Option<Check> {
 fn certificate(reader: &Reader, item: &Item<'_>) -> Option<Check> {
     let fields = reader.fields(item, "the client certificate of a hook", &["names"])?;
     if let Some(list) = fields.get("names").filter(|list| list.items().is_some_and(|items| items.is_empty())) {
-        reader.error_with(&list, "`names` is empty", "leave it out to accept all certificates of the listener's authorities");
+        reader.error_with(
+            &list,
+            "`names` is empty",
+            "leave it out to accept all certificates of the listener's authorities",
+        );
     }
     let names = reader.list_of(&fields, "names").iter().map(|item| reader.owned(item)).collect::<Option<Vec<_>>>()?;
     Some(Check::Certificate { names })

@@ -23,7 +23,11 @@ pub fn defined_by(operators: &[Operator]) -> Vec<Resource> {
 /// Returns the groups and plural names of the known kinds that a selector selects in any version.
 pub fn matching<'a>(selector: &Selector, known: &'a [Resource]) -> BTreeSet<(&'a str, &'a str)> {
     let of_any_version = Selector { version: None, ..selector.clone() };
-    of_any_version.select(known).into_iter().map(|resource| (resource.group.as_str(), resource.plural.as_str())).collect()
+    of_any_version
+        .select(known)
+        .into_iter()
+        .map(|resource| (resource.group.as_str(), resource.plural.as_str()))
+        .collect()
 }
 
 fn built_in(kind: &BuiltinKind) -> Resource {

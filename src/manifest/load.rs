@@ -54,8 +54,11 @@ pub fn load(paths: &[PathBuf]) -> Loaded {
 fn nothing_found(path: &Path) -> Diagnostic {
     let hint = format!("the manifest of an operator begins with `apiVersion: {API_VERSION}` and `kind: {KIND}`");
     if path.is_dir() {
-        let names: Vec<String> =
-            yaml_files(path).unwrap_or_default().iter().filter_map(|file| Some(file.file_name()?.to_str()?.to_owned())).collect();
+        let names: Vec<String> = yaml_files(path)
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|file| Some(file.file_name()?.to_str()?.to_owned()))
+            .collect();
         let message = match names.as_slice() {
             [] => "no operator found: there are no `*.yaml` or `*.yml` files".to_owned(),
             names => format!("no operator found in {}", some_of(names)),
@@ -77,7 +80,8 @@ fn some_of(names: &[String]) -> String {
 fn yaml_files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     let is_yaml = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
     let is_hidden = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
-    let mut files: Vec<PathBuf> = std::fs::read_dir(path)?.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(path)?.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
     files.retain(|file| is_yaml(file) && !is_hidden(file) && file.is_file());
     files.sort();
     Ok(files)
@@ -95,7 +99,12 @@ fn load_directory(path: &Path, loaded: &mut Loaded) {
         Ok(files) => files,
         Err(error) => {
             let message = format!("cannot read the directory: {}", reason(&error));
-            loaded.diagnostics.push(Diagnostic::of_file(Severity::Error, path, message, Some(way_out(&error).to_owned())));
+            loaded.diagnostics.push(Diagnostic::of_file(
+                Severity::Error,
+                path,
+                message,
+                Some(way_out(&error).to_owned()),
+            ));
             return;
         }
     };
@@ -119,7 +128,8 @@ fn read_source(source: Source, found: Found, loaded: &mut Loaded) {
         Err(mistake) => reader.take(mistake),
         Ok(documents) => {
             for document in documents {
-                if !document::is_operator(&document.root) && (found == Found::InDirectory || !is_meant(&document.root)) {
+                if !document::is_operator(&document.root) && (found == Found::InDirectory || !is_meant(&document.root))
+                {
                     if found == Found::Named {
                         refuse(&reader, &document.root);
                     }
@@ -143,7 +153,8 @@ fn read_source(source: Source, found: Found, loaded: &mut Loaded) {
 /// Tells whether a document was probably meant to be an operator, so that its errors are reported.
 fn is_meant(root: &Node) -> bool {
     let text = |key: &str| root.get(key).and_then(Node::text);
-    root.get("spec").is_some() && (text("apiVersion") == Some(API_VERSION) || text("kind") == Some(KIND) || text("kind").is_none())
+    root.get("spec").is_some()
+        && (text("apiVersion") == Some(API_VERSION) || text("kind") == Some(KIND) || text("kind").is_none())
 }
 
 fn refuse(reader: &Reader, root: &Node) {

@@ -109,7 +109,10 @@ impl Unsupported {
         if self.place.severity != Severity::Error {
             return self.refusal();
         }
-        let message = format!("{} are checked, but this version does not run them: `run`, `dev` and `test` refuse them", self.what);
+        let message = format!(
+            "{} are checked, but this version does not run them: `run`, `dev` and `test` refuse them",
+            self.what
+        );
         Diagnostic { message, severity: Severity::Warning, ..self.place.clone() }
     }
 }

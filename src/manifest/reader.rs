@@ -63,7 +63,8 @@ impl<'a> Item<'a> {
     /// Returns the items of a list, if it is one.
     pub fn items(&self) -> Option<Vec<Item<'a>>> {
         let Kind::List(nodes) = &self.node.kind else { return None };
-        let item = |(index, node): (usize, &'a Node)| Item { node, path: format!("{}[{index}]", self.path), key: node.spot };
+        let item =
+            |(index, node): (usize, &'a Node)| Item { node, path: format!("{}[{index}]", self.path), key: node.spot };
         Some(nodes.iter().enumerate().map(item).collect())
     }
 
@@ -112,7 +113,8 @@ impl Reader {
 
     /// Tells whether there is an error about a value or its contents.
     pub fn has_errors_in(&self, path: &str) -> bool {
-        let is_in = |found: &str| found.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
+        let is_in =
+            |found: &str| found.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
         self.found.borrow().iter().any(|one| one.is_error() && one.path.as_deref().is_some_and(is_in))
     }
 
@@ -135,7 +137,13 @@ impl Reader {
 
     /// Adds a YAML error.
     pub fn take(&self, mistake: Mistake) {
-        self.report(Severity::Error, mistake.spot, mistake.path.as_deref().unwrap_or_default(), mistake.message, mistake.hint);
+        self.report(
+            Severity::Error,
+            mistake.spot,
+            mistake.path.as_deref().unwrap_or_default(),
+            mistake.message,
+            mistake.hint,
+        );
     }
 
     /// Adds an error about a value, with a hint.
@@ -259,7 +267,8 @@ impl Reader {
                 None
             }
             _ => {
-                let marks = if matches!(item.node.kind, Kind::List(_)) { "`- ` and `[…]`" } else { "keys and `{…}`" };
+                let marks =
+                    if matches!(item.node.kind, Kind::List(_)) { "`- ` and `[…]`" } else { "keys and `{…}`" };
                 self.mistyped(item, "a string", format!("write a single value, without {marks}"));
                 None
             }
@@ -276,15 +285,24 @@ impl Reader {
         match &item.node.kind {
             Kind::Bool(value) => Some(*value),
             Kind::Text(text)
-                if !text.is_quoted && matches!(text.value.to_lowercase().as_str(), "yes" | "on" | "y" | "no" | "off" | "n") =>
+                if !text.is_quoted
+                    && matches!(text.value.to_lowercase().as_str(), "yes" | "on" | "y" | "no" | "off" | "n") =>
             {
                 let suggestion = matches!(text.value.to_lowercase().as_str(), "yes" | "on" | "y");
-                self.mistyped(item, "`true` or `false`", format!("in YAML 1.2 `{}` is a string: write `{suggestion}`", text.value));
+                self.mistyped(
+                    item,
+                    "`true` or `false`",
+                    format!("in YAML 1.2 `{}` is a string: write `{suggestion}`", text.value),
+                );
                 None
             }
             _ => {
                 let is_quoted = item.node.text().is_some_and(|text| matches!(text, "true" | "false"));
-                self.mistyped(item, "`true` or `false`", if is_quoted { "leave out the quotes" } else { "write `true` or `false`" });
+                self.mistyped(
+                    item,
+                    "`true` or `false`",
+                    if is_quoted { "leave out the quotes" } else { "write `true` or `false`" },
+                );
                 None
             }
         }
@@ -297,7 +315,11 @@ impl Reader {
 
     /// Returns an integer with a minimum.
     pub fn whole(&self, item: &Item<'_>, least: i64) -> Option<i64> {
-        let hint = if least == i64::MIN { "write a whole number".to_owned() } else { format!("write a whole number, {least} or more") };
+        let hint = if least == i64::MIN {
+            "write a whole number".to_owned()
+        } else {
+            format!("write a whole number, {least} or more")
+        };
         self.whole_in(item, &(least..=i64::MAX), &hint)
     }
 
@@ -322,7 +344,13 @@ impl Reader {
     }
 
     /// Sets a value if the key exists and is not null.
-    pub fn set<T>(&self, fields: &Fields<'_>, key: &str, target: &mut T, read: impl FnOnce(&Self, &Item<'_>) -> Option<T>) {
+    pub fn set<T>(
+        &self,
+        fields: &Fields<'_>,
+        key: &str,
+        target: &mut T,
+        read: impl FnOnce(&Self, &Item<'_>) -> Option<T>,
+    ) {
         let Some(item) = fields.raw(key) else { return };
         if item.node.is_null() {
             self.error_with(&item, format!("`{key}` cannot be null"), "leave the key out for the default");
@@ -332,7 +360,13 @@ impl Reader {
     }
 
     /// Sets a value if the key exists; null means `None`.
-    pub fn set_option<T>(&self, fields: &Fields<'_>, key: &str, target: &mut Option<T>, read: impl FnOnce(&Self, &Item<'_>) -> Option<T>) {
+    pub fn set_option<T>(
+        &self,
+        fields: &Fields<'_>,
+        key: &str,
+        target: &mut Option<T>,
+        read: impl FnOnce(&Self, &Item<'_>) -> Option<T>,
+    ) {
         let Some(item) = fields.raw(key) else { return };
         if item.node.is_null() {
             *target = None;
@@ -379,16 +413,23 @@ impl Reader {
     fn ranged<'h>(&self, item: &Item<'_>, of_range: impl FnOnce(ParseError) -> (String, &'h str)) -> Option<Duration> {
         let parsed = match &item.node.kind {
             Kind::Number(number) => match number.as_f64() {
-                Some(seconds) if seconds >= 0.0 => Duration::try_from_secs_f64(seconds).map_err(|_| ParseError::TooLong),
+                Some(seconds) if seconds >= 0.0 => {
+                    Duration::try_from_secs_f64(seconds).map_err(|_| ParseError::TooLong)
+                }
                 _ => Err(ParseError::Negative),
             },
             Kind::Text(text) => duration::parse(&text.value),
             _ => {
-                self.mistyped(item, "a duration", "write seconds as a number, or such as `500ms`, `30s`, `1h30m`, `2d`");
+                self.mistyped(
+                    item,
+                    "a duration",
+                    "write seconds as a number, or such as `500ms`, `30s`, `1h30m`, `2d`",
+                );
                 return None;
             }
         };
-        let in_range = |duration: Duration| if duration <= MAX_DURATION { Ok(duration) } else { Err(ParseError::TooLong) };
+        let in_range =
+            |duration: Duration| if duration <= MAX_DURATION { Ok(duration) } else { Err(ParseError::TooLong) };
         match parsed.and_then(in_range) {
             Ok(duration) => Some(duration),
             Err(error @ (ParseError::Negative | ParseError::TooLong)) => {
@@ -421,7 +462,11 @@ impl Reader {
         };
         let size = size.filter(|size| (1..=most).contains(size));
         if size.is_none() {
-            self.error_with(item, format!("`{}` must be a size from 1 byte to {}", item.name(), values::shown_size(most)), hint);
+            self.error_with(
+                item,
+                format!("`{}` must be a size from 1 byte to {}", item.name(), values::shown_size(most)),
+                hint,
+            );
         }
         size
     }
@@ -454,8 +499,10 @@ impl Reader {
         let text = &self.text(item)?.value;
         let found = known.iter().copied().find(|word| word == text);
         if found.is_none() {
-            let hint = nearest(text, known.iter().copied())
-                .map_or_else(|| format!("write {}", one_of(known)), |suggestion| format!("did you mean `{suggestion}`?"));
+            let hint = nearest(text, known.iter().copied()).map_or_else(
+                || format!("write {}", one_of(known)),
+                |suggestion| format!("did you mean `{suggestion}`?"),
+            );
             self.error_with(item, format!("unknown value `{text}` of `{}`", item.name()), hint);
         }
         found

@@ -17,14 +17,20 @@ impl OperatorBuilder<'_> {
         let reader = self.reader;
         let own = ["owns", "watches", "resync", "prune", "finalize"];
         let known = [&BINDING[..], &FILTERS, &POLICY, &own].concat();
-        let Some(fields) = reader.fields_but(item, "a reconciliation", &known, |key| misplaced("a reconciliation", key)) else { return };
+        let Some(fields) =
+            reader.fields_but(item, "a reconciliation", &known, |key| misplaced("a reconciliation", key))
+        else {
+            return;
+        };
         let script = self.script(&fields, &block.script);
         let asking = Asking { kind: BindingKind::Reconcile, script: script.clone() };
         let field = self.field(&fields);
         let filters = self.filters(&fields, block, field.as_ref(), &asking);
         let policy = self.policy(&fields, &self.operator.defaults.clone());
         let owns = reader.list_of(&fields, "owns").iter().filter_map(|item| self.kind(item)).collect();
-        let resync = fields.get("resync").and_then(|item| reader.duration_above_zero(&item, "leave it out if changes alone matter"));
+        let resync = fields
+            .get("resync")
+            .and_then(|item| reader.duration_above_zero(&item, "leave it out if changes alone matter"));
         let prune = reader.flag(&fields, "prune").unwrap_or(false);
         let request = Request { kind: BindingKind::Reconcile, script: &script, suffix: field.as_ref(), deadline: None };
         let bound = self.bind(&fields, &request);
@@ -32,7 +38,8 @@ impl OperatorBuilder<'_> {
         let limits = self.limits(&fields, BindingKind::Reconcile, None);
         let watches = reader.list_of(&fields, "watches");
         let watches = watches.iter().filter_map(|item| self.watch(item, &id, &script, &limits)).collect();
-        let finalize = fields.get("finalize").and_then(|item| self.bind_other(&item, &id, &script, BindingKind::Change, limits));
+        let finalize =
+            fields.get("finalize").and_then(|item| self.bind_other(&item, &id, &script, BindingKind::Change, limits));
         let Some(bound) = bound else { return };
         self.register(ids, &bound, "a reconciliation");
         let concern = Concern { selectors: block.selectors.clone(), field, filters };
@@ -57,7 +64,11 @@ impl OperatorBuilder<'_> {
         let fields = reader.fields(item, "a related kind", &["resource", "map"])?;
         let selector = reader.required(&fields, "resource", "name the kind, such as `v1/configmaps`");
         let selector = selector.and_then(|item| self.kind(&item));
-        let map = reader.required(&fields, "map", "name the function that returns `[[namespace, name], …]` of the objects concerned");
+        let map = reader.required(
+            &fields,
+            "map",
+            "name the function that returns `[[namespace, name], …]` of the objects concerned",
+        );
         let target = map.and_then(|item| self.bind_other(&item, id, script, BindingKind::Map, limits.clone()));
         Some((selector?, target?))
     }

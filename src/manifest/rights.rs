@@ -106,7 +106,14 @@ struct Collector<'a> {
 }
 
 impl Collector<'_> {
-    fn need(&mut self, purpose: Purpose, reach: Reach, (group, resource): (&str, &str), verbs: &[&str], names: Option<&BTreeSet<String>>) {
+    fn need(
+        &mut self,
+        purpose: Purpose,
+        reach: Reach,
+        (group, resource): (&str, &str),
+        verbs: &[&str],
+        names: Option<&BTreeSet<String>>,
+    ) {
         let of = |verb: &str| Need {
             purpose,
             reach: reach.clone(),
@@ -134,7 +141,8 @@ impl Collector<'_> {
         let has_trials = settings.reload.canary.is_some();
         let is_enabled = posting.enabled || calls.sets_posting;
         if is_enabled && (calls.posts_events || calls.sets_posting || posting.loggers || has_trials) {
-            let verbs: &[&str] = if posting.aggregated || calls.sets_posting { &["create", "patch"] } else { &["create"] };
+            let verbs: &[&str] =
+                if posting.aggregated || calls.sets_posting { &["create", "patch"] } else { &["create"] };
             self.need(Purpose::Events, Reach::Served, ("", "events"), verbs, None);
             // Events about objects without a namespace are posted in that of the operator.
             self.need(Purpose::Events, Reach::Home, ("", "events"), verbs, None);
@@ -147,7 +155,11 @@ impl Collector<'_> {
         };
         if let Some(used) = used {
             let is_namespaced = circumstances.is_namespaced && peering.clusterwide != Some(true);
-            let (plural, reach) = if is_namespaced { ("kopfpeerings", Reach::Served) } else { ("clusterkopfpeerings", Reach::Everywhere) };
+            let (plural, reach) = if is_namespaced {
+                ("kopfpeerings", Reach::Served)
+            } else {
+                ("clusterkopfpeerings", Reach::Everywhere)
+            };
             for group in ["kopf.dev", "zalando.org"] {
                 let verbs = ["list", "watch", "patch"];
                 self.need(Purpose::Peering, reach.clone(), (group, plural), &verbs, name(used).as_ref());
@@ -155,17 +167,35 @@ impl Collector<'_> {
         }
         if let Some(lease) = &circumstances.lease {
             let leases = ("coordination.k8s.io", "leases");
-            self.need(Purpose::Election, Reach::Home, leases, &["get", "watch", "create", "update"], name(lease).as_ref());
+            self.need(
+                Purpose::Election,
+                Reach::Home,
+                leases,
+                &["get", "watch", "create", "update"],
+                name(lease).as_ref(),
+            );
         }
         if let Some(managed) = &settings.admission.managed {
             for plural in ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"] {
                 let verbs = ["get", "list", "watch", "create", "patch"];
-                self.need(Purpose::Webhooks, Reach::Everywhere, ("admissionregistration.k8s.io", plural), &verbs, name(managed).as_ref());
+                self.need(
+                    Purpose::Webhooks,
+                    Reach::Everywhere,
+                    ("admissionregistration.k8s.io", plural),
+                    &verbs,
+                    name(managed).as_ref(),
+                );
             }
         }
         if let Some(secret) = settings.admission.server.as_ref().and_then(|server| server.secret.as_ref()) {
             let reach = secret.namespace.clone().map_or(Reach::Home, Reach::Namespace);
-            self.need(Purpose::Webhooks, reach, ("", "secrets"), &["get", "create", "update"], name(&secret.name).as_ref());
+            self.need(
+                Purpose::Webhooks,
+                reach,
+                ("", "secrets"),
+                &["get", "create", "update"],
+                name(&secret.name).as_ref(),
+            );
         }
         if self.operator.schedules.iter().any(|schedule| schedule.schedule.catches_up) {
             let map = name(&config_map(&self.operator.name));
@@ -191,7 +221,8 @@ impl Collector<'_> {
     fn definitions(&mut self, circumstances: &Circumstances) {
         if circumstances.applies_definitions {
             let defined = known_kinds::defined_by(std::slice::from_ref(self.operator));
-            let names: BTreeSet<String> = defined.iter().map(|kind| format!("{}.{}", kind.plural, kind.group)).collect();
+            let names: BTreeSet<String> =
+                defined.iter().map(|kind| format!("{}.{}", kind.plural, kind.group)).collect();
             let definitions = ("apiextensions.k8s.io", "customresourcedefinitions");
             self.need(Purpose::Definitions, Reach::Everywhere, definitions, &["get", "create", "patch"], Some(&names));
         }
@@ -214,11 +245,18 @@ impl Collector<'_> {
             }
         }
         if operator.settings.admission.managed.is_some() {
-            let conversions: Vec<Selector> = operator.conversions.iter().flat_map(|handler| handler.selectors.clone()).collect();
+            let conversions: Vec<Selector> =
+                operator.conversions.iter().flat_map(|handler| handler.selectors.clone()).collect();
             for kind in self.all_kinds(&conversions) {
                 let definition = BTreeSet::from([format!("{}.{}", kind.plural, kind.group)]);
                 let definitions = ("apiextensions.k8s.io", "customresourcedefinitions");
-                self.need(Purpose::Webhooks, Reach::Everywhere, definitions, &["get", "list", "watch", "patch"], Some(&definition));
+                self.need(
+                    Purpose::Webhooks,
+                    Reach::Everywhere,
+                    definitions,
+                    &["get", "list", "watch", "patch"],
+                    Some(&definition),
+                );
             }
         }
     }
@@ -247,10 +285,15 @@ impl Collector<'_> {
         }
     }
 
-    /// An owner reference that delays the deletion of the owner needs the right to set the owner's finalizers, if the cluster checks that.
+    /// An owner reference that delays the deletion of the owner needs the right to set the owner's finalizers, if the
+    /// cluster checks that.
     fn owners(&mut self) {
         let operator = self.operator;
-        let reconciling = operator.reconciles.iter().filter(|reconcile| !reconcile.owns.is_empty()).map(|reconcile| &reconcile.handler);
+        let reconciling = operator
+            .reconciles
+            .iter()
+            .filter(|reconcile| !reconcile.owns.is_empty())
+            .map(|reconcile| &reconcile.handler);
         let owning = operator.object_handlers().filter(|handler| operator.calls.owning.contains(&handler.target));
         for selector in owning.chain(reconciling).flat_map(|handler| &handler.selectors) {
             for kind in self.declared_kinds(selector) {
@@ -310,8 +353,9 @@ impl Collector<'_> {
                 }
             };
             for kind in kinds {
-                let resource =
-                    subresource.as_ref().map_or_else(|| kind.plural.clone(), |subresource| format!("{}/{subresource}", kind.plural));
+                let resource = subresource
+                    .as_ref()
+                    .map_or_else(|| kind.plural.clone(), |subresource| format!("{}/{subresource}", kind.plural));
                 let names: BTreeSet<String> = rule.names.iter().cloned().collect();
                 let names = Some(&names).filter(|names| !names.is_empty());
                 let reaches = match &rule.namespaces[..] {
@@ -364,7 +408,12 @@ impl Collector<'_> {
         if self.told.insert(format!("{text} {}:{}", place.place.line, place.place.column)) {
             let message = format!("the plural name of `{text}` is unknown, so that no rule can be made for it");
             let hint = "add its definition to `crds`, or name it as `plural.group`";
-            self.found.unresolved.push(Diagnostic { severity: Severity::Error, message, hint: Some(hint.to_owned()), ..place });
+            self.found.unresolved.push(Diagnostic {
+                severity: Severity::Error,
+                message,
+                hint: Some(hint.to_owned()),
+                ..place
+            });
         }
     }
 }

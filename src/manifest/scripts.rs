@@ -16,7 +16,8 @@ use super::operator::{NamedKind, Operator};
 use super::source::Source;
 use super::tree::{Kind, Node};
 
-/// Checks the code of an operator. Diagnostics of the manifest go to its reader; diagnostics of script files are returned.
+/// Checks the code of an operator. Diagnostics of the manifest go to its reader; diagnostics of script files are
+/// returned.
 pub(super) fn check(builder: &mut OperatorBuilder<'_>, root: &Node) -> Vec<Diagnostic> {
     let operator = &mut builder.operator;
     operator.files = std::iter::once(operator.file.clone()).chain(operator.crds.iter().cloned()).collect();

@@ -14,5 +14,9 @@ pub(super) fn secret_key(reader: &Reader, fields: &Fields<'_>, default_key: Opti
         (None, Some(key)) => Some(key.to_owned()),
         _ => reader.required(fields, "key", SECRET).and_then(|item| reader.owned(&item)),
     };
-    Some(SecretKey { name: name?, namespace: namespace.map_or(Some(None), |namespace| namespace.map(Some))?, key: key? })
+    Some(SecretKey {
+        name: name?,
+        namespace: namespace.map_or(Some(None), |namespace| namespace.map(Some))?,
+        key: key?,
+    })
 }

@@ -10,14 +10,18 @@ use crate::object::selector::{Criterion, SelectorError, is_version};
 use super::reader::{Fields, Item, Reader};
 use super::tree::Kind;
 
-const FORMS: &str = "write such as `pods`, `databases.example.com`, `v1/services`, `apps/deployments`, or `apps/v1/deployments`";
+const FORMS: &str =
+    "write such as `pods`, `databases.example.com`, `v1/services`, `apps/deployments`, or `apps/v1/deployments`";
 const NAMES: [&str; 6] = ["any", "kind", "plural", "singular", "shortcut", "category"];
 
-static PARTS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$").expect("the pattern is valid"));
+static PARTS: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$").expect("the pattern is valid"));
 
 /// Reads one selector or a list of them, each with its position.
 pub(super) fn read_all<'a>(reader: &Reader, item: &Item<'a>) -> Vec<(Selector, Item<'a>)> {
-    let Some(items) = item.items() else { return read(reader, item).map(|selector| (selector, item.clone())).into_iter().collect() };
+    let Some(items) = item.items() else {
+        return read(reader, item).map(|selector| (selector, item.clone())).into_iter().collect();
+    };
     if items.is_empty() {
         reader.error_with(item, format!("`{}` is empty", item.name()), FORMS);
     }
@@ -123,7 +127,11 @@ fn criterion(reader: &Reader, fields: &Fields<'_>) -> Option<Criterion> {
             })
         }
         [first, second, ..] => {
-            reader.key_error(second, format!("the resource has two names, `{}` and `{}`", first.name(), second.name()), hint);
+            reader.key_error(
+                second,
+                format!("the resource has two names, `{}` and `{}`", first.name(), second.name()),
+                hint,
+            );
             None
         }
     }

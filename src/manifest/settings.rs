@@ -293,7 +293,11 @@ impl Default for Scripts {
 
 impl Default for Background {
     fn default() -> Self {
-        Self { cancellation_polling: Duration::from_mins(1), instant_exit_timeout: None, instant_exit_zero_time_cycles: Some(10) }
+        Self {
+            cancellation_polling: Duration::from_mins(1),
+            instant_exit_timeout: None,
+            instant_exit_zero_time_cycles: Some(10),
+        }
     }
 }
 

@@ -14,7 +14,10 @@ use super::{admission, canary, hook_server, ranges, storages};
 /// The settings of manifests and scripts: sections, and their keys.
 pub(super) const KNOWN: [(&str, &[&str]); 14] = [
     ("process", &["ultimateExitingTimeout"]),
-    ("posting", &["enabled", "loggers", "level", "reportingComponent", "reportingInstance", "eventNamePrefix", "aggregated"]),
+    (
+        "posting",
+        &["enabled", "loggers", "level", "reportingComponent", "reportingInstance", "eventNamePrefix", "aggregated"],
+    ),
     ("peering", &["name", "stealth", "priority", "lifetime", "mandatory", "standalone", "clusterwide"]),
     ("watching", &["serverTimeout", "clientTimeout", "connectTimeout", "reconnectBackoff", "inactivityTimeout"]),
     ("queueing", &["workerLimit", "idleTimeout", "exitTimeout", "errorDelays", "breaker"]),
@@ -56,7 +59,10 @@ fn special(section: &str, key: &str) -> Option<(String, String)> {
         ("execution", "executor" | "maxWorkers") => "scripts need no threads of their own while they wait",
         ("queueing", "batchWindow") => "it has no effect in kopf either",
         ("peering", "namespaced") => {
-            return Some(("unknown field `namespaced` in these settings".into(), "write its opposite, `clusterwide`".into()));
+            return Some((
+                "unknown field `namespaced` in these settings".into(),
+                "write its opposite, `clusterwide`".into(),
+            ));
         }
         _ => return None,
     };
@@ -66,7 +72,9 @@ fn special(section: &str, key: &str) -> Option<(String, String)> {
 fn read_section(reader: &Reader, section: &str, fields: &Fields<'_>, settings: &mut Settings) {
     let timed = |reader: &Reader, item: &Item<'_>| duration(reader, section, item);
     match section {
-        "process" => reader.set_option(fields, "ultimateExitingTimeout", &mut settings.process.ultimate_exiting_timeout, timed),
+        "process" => {
+            reader.set_option(fields, "ultimateExitingTimeout", &mut settings.process.ultimate_exiting_timeout, timed);
+        }
         "posting" => posting(reader, fields, settings),
         "peering" => peering(reader, fields, settings),
         "watching" => {
@@ -79,8 +87,9 @@ fn read_section(reader: &Reader, section: &str, fields: &Fields<'_>, settings: &
         }
         "queueing" => {
             let queueing = &mut settings.queueing;
-            let limit =
-                |reader: &Reader, item: &Item<'_>| reader.whole_in(item, &(1..=ranges::MAX_WORKERS), DEFAULT).map(|limit| limit as usize);
+            let limit = |reader: &Reader, item: &Item<'_>| {
+                reader.whole_in(item, &(1..=ranges::MAX_WORKERS), DEFAULT).map(|limit| limit as usize)
+            };
             reader.set_option(fields, "workerLimit", &mut queueing.worker_limit, limit);
             reader.set(fields, "idleTimeout", &mut queueing.idle_timeout, timed);
             reader.set(fields, "exitTimeout", &mut queueing.exit_timeout, timed);
@@ -100,11 +109,17 @@ fn read_section(reader: &Reader, section: &str, fields: &Fields<'_>, settings: &
         }
         "background" => {
             let background = &mut settings.background;
-            let cycles =
-                |reader: &Reader, item: &Item<'_>| reader.whole_in(item, &(0..=ranges::MAX_CYCLES), DEFAULT).map(|cycles| cycles as u64);
+            let cycles = |reader: &Reader, item: &Item<'_>| {
+                reader.whole_in(item, &(0..=ranges::MAX_CYCLES), DEFAULT).map(|cycles| cycles as u64)
+            };
             reader.set(fields, "cancellationPolling", &mut background.cancellation_polling, timed);
             reader.set_option(fields, "instantExitTimeout", &mut background.instant_exit_timeout, timed);
-            reader.set_option(fields, "instantExitZeroTimeCycles", &mut background.instant_exit_zero_time_cycles, cycles);
+            reader.set_option(
+                fields,
+                "instantExitZeroTimeCycles",
+                &mut background.instant_exit_zero_time_cycles,
+                cycles,
+            );
         }
         "scripts" => reader.set(fields, "memory", &mut settings.scripts.memory, Reader::size),
         "networking" => {
@@ -185,7 +200,8 @@ const MAX_CYCLES: i64 = 1_000_000_000;
 fn requests(reader: &Reader, item: &Item<'_>) -> Option<Rate> {
     let fields = reader.fields(item, "the budget of requests", &["perSecond", "burst"])?;
     let count = |item: &Item<'_>| up_to(reader, item, MAX_REQUESTS);
-    let given = reader.required(&fields, "perSecond", "add such as `perSecond: 50`, or write `requests: null` for no limit");
+    let given =
+        reader.required(&fields, "perSecond", "add such as `perSecond: 50`, or write `requests: null` for no limit");
     let per_second = given.and_then(|item| count(&item));
     let burst = fields.get("burst").map(|item| count(&item));
     let per_second = per_second?;
@@ -221,7 +237,11 @@ fn condition(reader: &Reader, item: &Item<'_>) -> Option<String> {
     if text.len() <= 63 && text.chars().all(is_known) && text.starts_with(|c: char| c.is_ascii_alphabetic()) {
         return Some(text);
     }
-    reader.error_with(item, format!("`{text}` cannot be the type of a condition"), "write a word in CamelCase, such as `Looping`");
+    reader.error_with(
+        item,
+        format!("`{text}` cannot be the type of a condition"),
+        "write a word in CamelCase, such as `Looping`",
+    );
     None
 }
 

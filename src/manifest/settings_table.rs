@@ -34,8 +34,18 @@ pub const TABLE: [Description; 48] = [
     ),
     one("posting", "enabled", "boolean", "post Events"),
     one("posting", "loggers", "boolean", "also post Events for log lines of `logger`"),
-    one("posting", "level", "level", "the lowest posted level: `debug`, `info`, `warning`, `error`, or Python's numbers"),
-    one("posting", "reportingComponent", "text or null", "the reporting component of Events; `null`: the operator's name"),
+    one(
+        "posting",
+        "level",
+        "level",
+        "the lowest posted level: `debug`, `info`, `warning`, `error`, or Python's numbers",
+    ),
+    one(
+        "posting",
+        "reportingComponent",
+        "text or null",
+        "the reporting component of Events; `null`: the operator's name",
+    ),
     one("posting", "reportingInstance", "text", "the reporting instance of Events"),
     one("posting", "eventNamePrefix", "text", "the prefix of the names of Events"),
     one(
@@ -50,12 +60,27 @@ pub const TABLE: [Description; 48] = [
     one("peering", "lifetime", "duration", "how long a keep-alive is valid, in whole seconds"),
     one("peering", "mandatory", "boolean", "the peering object must exist"),
     one("peering", "standalone", "boolean", "ignore other peers"),
-    one("peering", "clusterwide", "boolean or null", "whether the peering object is cluster-wide; `null`: as the operator's scope"),
+    one(
+        "peering",
+        "clusterwide",
+        "boolean or null",
+        "whether the peering object is cluster-wide; `null`: as the operator's scope",
+    ),
     one("watching", "serverTimeout", "duration or null", "the server is asked to end a watch after this time"),
     one("watching", "clientTimeout", "duration or null", "the client restarts a watch after this time"),
     one("watching", "connectTimeout", "duration or null", "time limit for connecting a watch"),
-    one("watching", "reconnectBackoff", "duration", "pause before a kind is listed anew because its watch has lost its place"),
-    one("watching", "inactivityTimeout", "duration", "a watch without any event or bookmark for this time is reconnected"),
+    one(
+        "watching",
+        "reconnectBackoff",
+        "duration",
+        "pause before a kind is listed anew because its watch has lost its place",
+    ),
+    one(
+        "watching",
+        "inactivityTimeout",
+        "duration",
+        "a watch without any event or bookmark for this time is reconnected",
+    ),
     one("queueing", "workerLimit", "integer or null", "limit of objects of a kind that are processed concurrently"),
     one("queueing", "idleTimeout", "duration", "how long a worker waits for more events of its object"),
     one("queueing", "exitTimeout", "duration", "time limit for workers at the exit"),
@@ -73,7 +98,12 @@ pub const TABLE: [Description; 48] = [
         "server or null",
         "needed for webhooks, except in `dev` and `test`; `kind` is `server`, `k3d`, `minikube`, `dockerDesktop`, `ngrok`, `autoServer`, or `autoTunnel`; with kopf's options: see [webhooks](webhooks.md)",
     ),
-    one("admission", "managed", "text or null", "the name of the webhook configurations to manage; the value at the start applies"),
+    one(
+        "admission",
+        "managed",
+        "text or null",
+        "the name of the webhook configurations to manage; the value at the start applies",
+    ),
     one(
         "admission",
         "derivedConditions",
@@ -94,7 +124,12 @@ pub const TABLE: [Description; 48] = [
         "which handlers run in one cycle: `asap` (the one with the fewest attempts), `allAtOnce`, `oneByOne`, `randomized`, `shuffled`",
     ),
     one("background", "cancellationPolling", "duration", "interval of checks of a daemon that does not stop"),
-    one("background", "instantExitTimeout", "duration or null", "how long a cycle waits for a stopped timer or daemon that ends at once"),
+    one(
+        "background",
+        "instantExitTimeout",
+        "duration or null",
+        "how long a cycle waits for a stopped timer or daemon that ends at once",
+    ),
     one(
         "background",
         "instantExitZeroTimeCycles",
@@ -109,7 +144,12 @@ pub const TABLE: [Description; 48] = [
     ),
     one("networking", "requestTimeout", "duration or null", "time limit of one request"),
     one("networking", "connectTimeout", "duration or null", "time limit for connecting"),
-    one("networking", "errorBackoffs", "durations", "pauses between the attempts of one request: a list, or one duration"),
+    one(
+        "networking",
+        "errorBackoffs",
+        "durations",
+        "pauses between the attempts of one request: a list, or one duration",
+    ),
     one("networking", "enforceRetryAfter", "boolean", "obey `Retry-After` also where it shortens the pause"),
     one("networking", "trustEnv", "boolean", "use the proxy variables of the environment; read at each login"),
     one(
@@ -171,7 +211,11 @@ fn duration(value: &Value) -> Duration {
 
 /// Returns a duration as it is written in manifests.
 fn shown(duration: Duration) -> String {
-    if duration < Duration::from_secs(1) { format!("{}ms", duration.as_millis()) } else { format!("{}s", duration.as_secs_f64()) }
+    if duration < Duration::from_secs(1) {
+        format!("{}ms", duration.as_millis())
+    } else {
+        format!("{}s", duration.as_secs_f64())
+    }
 }
 
 #[cfg(test)]
@@ -181,7 +225,8 @@ mod tests {
 
     #[test]
     fn the_table_has_all_settings_in_the_order_of_their_sections() {
-        let known: Vec<(&str, &str)> = KNOWN.into_iter().flat_map(|(section, keys)| keys.iter().map(move |key| (section, *key))).collect();
+        let known: Vec<(&str, &str)> =
+            KNOWN.into_iter().flat_map(|(section, keys)| keys.iter().map(move |key| (section, *key))).collect();
         assert_eq!(TABLE.map(|one| (one.section, one.key)).to_vec(), known);
     }
 

@@ -152,7 +152,9 @@ fn progress(storage: &ProgressStorage) -> Value {
         ProgressStorage::Annotations(storage) => annotations("annotations", storage),
         ProgressStorage::Status(storage) => add_status(json!({ "kind": "status" }), storage),
         ProgressStorage::Smart { annotations: current, status } => add_status(annotations("smart", current), status),
-        ProgressStorage::Multi(all) => json!({ "kind": "multi", "storages": all.iter().map(progress).collect::<Vec<_>>() }),
+        ProgressStorage::Multi(all) => {
+            json!({ "kind": "multi", "storages": all.iter().map(progress).collect::<Vec<_>>() })
+        }
     }
 }
 
@@ -161,8 +163,12 @@ fn diffbase(storage: &DiffbaseStorage) -> Value {
         DiffbaseStorage::Annotations(one) => json!({
             "kind": "annotations", "prefix": one.prefix, "key": one.key, "v1": one.v1, "ignoredFields": one.ignored_fields,
         }),
-        DiffbaseStorage::Status(one) => json!({ "kind": "status", "field": one.field, "ignoredFields": one.ignored_fields }),
-        DiffbaseStorage::Multi(all) => json!({ "kind": "multi", "storages": all.iter().map(diffbase).collect::<Vec<_>>() }),
+        DiffbaseStorage::Status(one) => {
+            json!({ "kind": "status", "field": one.field, "ignoredFields": one.ignored_fields })
+        }
+        DiffbaseStorage::Multi(all) => {
+            json!({ "kind": "multi", "storages": all.iter().map(diffbase).collect::<Vec<_>>() })
+        }
     }
 }
 
@@ -240,7 +246,8 @@ mod tests {
 
     /// Returns the settings of a manifest.
     fn settings(text: &str) -> Settings {
-        let manifest = format!("{{apiVersion: kopfd.dev/v1, kind: Operator, metadata: {{name: x}}, spec: {{settings: {text}}}}}");
+        let manifest =
+            format!("{{apiVersion: kopfd.dev/v1, kind: Operator, metadata: {{name: x}}, spec: {{settings: {text}}}}}");
         let loaded = read("operator.yaml", &manifest);
         assert!(!loaded.has_errors(), "{:?}", loaded.diagnostics);
         loaded.operators.into_iter().next().unwrap().settings
@@ -284,7 +291,9 @@ mod tests {
         tree["watching"]["inactivityTimeout"] = json!("1ms");
         let mistakes = from_value(&tree).unwrap_err();
         assert_eq!(mistakes.len(), 3, "{mistakes:?}");
-        for name in ["settings.posting.level: ", "settings.queueing.workerLimit: ", "settings.watching.inactivityTimeout: "] {
+        for name in
+            ["settings.posting.level: ", "settings.queueing.workerLimit: ", "settings.watching.inactivityTimeout: "]
+        {
             assert!(mistakes.iter().any(|one| one.starts_with(name)), "{mistakes:?}");
         }
     }

@@ -9,7 +9,8 @@ use crate::kit::source::SourceSpan;
 
 use super::diagnostic::{Diagnostic, Severity, Snippet};
 
-/// The largest accepted file. The API server accepts no object above 1.5 MiB, so this is enough for several of the largest.
+/// The largest accepted file. The API server accepts no object above 1.5 MiB, so this is enough for several of the
+/// largest.
 pub(crate) const MAX_FILE: u64 = 8 << 20;
 
 /// One text file.
@@ -35,11 +36,16 @@ impl Source {
     /// # Errors
     /// If it cannot be read, is too large, or is not UTF-8.
     pub fn read(path: &Path) -> Result<Self, Box<Diagnostic>> {
-        let fail =
-            |message: String, hint: Option<&str>| Box::new(Diagnostic::of_file(Severity::Error, path, message, hint.map(str::to_owned)));
-        let bytes = read_bounded(path).map_err(|error| fail(format!("cannot read the file: {}", reason(&error)), Some(way_out(&error))))?;
+        let fail = |message: String, hint: Option<&str>| {
+            Box::new(Diagnostic::of_file(Severity::Error, path, message, hint.map(str::to_owned)))
+        };
+        let bytes = read_bounded(path)
+            .map_err(|error| fail(format!("cannot read the file: {}", reason(&error)), Some(way_out(&error))))?;
         if bytes.len() as u64 > MAX_FILE {
-            return Err(fail(format!("the file is larger than {} MiB", MAX_FILE >> 20), Some("split it into several files")));
+            return Err(fail(
+                format!("the file is larger than {} MiB", MAX_FILE >> 20),
+                Some("split it into several files"),
+            ));
         }
         match String::from_utf8(bytes) {
             Ok(text) => Ok(Self::new(path, &text)),
@@ -49,7 +55,12 @@ impl Source {
                 let column = valid.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
                 let readable = Self::new(path, &String::from_utf8_lossy(error.as_bytes()));
                 let (message, hint) = ("the file is not valid UTF-8", Some("save it in the encoding UTF-8".to_owned()));
-                Err(Box::new(readable.diagnostic(Severity::Error, SourceSpan { line, column, length: 1 }, message, hint)))
+                Err(Box::new(readable.diagnostic(
+                    Severity::Error,
+                    SourceSpan { line, column, length: 1 },
+                    message,
+                    hint,
+                )))
             }
         }
     }
@@ -67,7 +78,13 @@ impl Source {
     }
 
     /// Returns a diagnostic about a spot.
-    pub fn diagnostic(&self, severity: Severity, spot: SourceSpan, message: impl Into<String>, hint: Option<String>) -> Diagnostic {
+    pub fn diagnostic(
+        &self,
+        severity: Severity,
+        spot: SourceSpan,
+        message: impl Into<String>,
+        hint: Option<String>,
+    ) -> Diagnostic {
         let (message, place, snippet) = (message.into(), spot.in_file(&self.name), self.snippet(spot));
         Diagnostic { severity, message, place, length: spot.length, path: None, hint, snippet }
     }

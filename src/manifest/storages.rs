@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use crate::persistence::{
-    DiffbaseAnnotations, DiffbaseStatus, DiffbaseStorage, ProgressAnnotations, ProgressStatus, ProgressStorage, SecretForm, storage::PREFIX,
+    DiffbaseAnnotations, DiffbaseStatus, DiffbaseStorage, ProgressAnnotations, ProgressStatus, ProgressStorage,
+    SecretForm, storage::PREFIX,
 };
 
 use super::reader::{Fields, Item, Reader};
@@ -14,8 +15,9 @@ use super::tree::Kind;
 /// Longer prefixes leave no room for a name in kopf's storage keys.
 const MAX_PREFIX: usize = 189;
 
-static DOMAIN: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$").expect("the pattern is valid"));
+static DOMAIN: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$").expect("the pattern is valid")
+});
 static NAME: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$").expect("the pattern is valid"));
 
@@ -25,7 +27,11 @@ pub(super) fn named(reader: &Reader, item: &Item<'_>) -> Option<String> {
     if is_domain(&text) {
         return Some(text);
     }
-    reader.error_with(item, format!("`{text}` cannot be a name in Kubernetes"), "names have lower-case letters, digits, `-` and `.`");
+    reader.error_with(
+        item,
+        format!("`{text}` cannot be a name in Kubernetes"),
+        "names have lower-case letters, digits, `-` and `.`",
+    );
     None
 }
 
@@ -110,7 +116,11 @@ pub(super) fn finalizer(reader: &Reader, item: &Item<'_>) -> Option<String> {
     let text = reader.owned(item)?;
     let (domain, name) = text.split_once('/').map_or((None, text.as_str()), |(domain, name)| (Some(domain), name));
     if domain.is_some_and(|domain| !is_domain(domain)) || !NAME.is_match(name) {
-        reader.error_with(item, format!("`{text}` cannot be a finalizer"), "write a domain and a name, such as `example.com/my-operator`");
+        reader.error_with(
+            item,
+            format!("`{text}` cannot be a finalizer"),
+            "write a domain and a name, such as `example.com/my-operator`",
+        );
         return None;
     }
     Some(text)
@@ -131,7 +141,11 @@ pub(super) fn keys(reader: &Reader, item: &Item<'_>) -> Option<Vec<String>> {
         _ => reader.text(item)?.value.split('.').map(str::to_owned).collect(),
     };
     if keys.iter().any(String::is_empty) {
-        reader.error_with(item, "the field has an empty key", "write the keys with one dot between them, such as `spec.replicas`");
+        reader.error_with(
+            item,
+            "the field has an empty key",
+            "write the keys with one dot between them, such as `spec.replicas`",
+        );
         return None;
     }
     Some(keys)
@@ -154,7 +168,11 @@ fn several<T>(reader: &Reader, fields: &Fields<'_>, read: fn(&Reader, &Item<'_>)
 fn prefix(reader: &Reader, item: &Item<'_>) -> Option<String> {
     let text = reader.owned(item)?;
     if !is_domain(&text) {
-        reader.error_with(item, format!("`{text}` cannot be the prefix of annotations"), format!("write a domain, such as `{PREFIX}`"));
+        reader.error_with(
+            item,
+            format!("`{text}` cannot be the prefix of annotations"),
+            format!("write a domain, such as `{PREFIX}`"),
+        );
         return None;
     }
     if text.len() > MAX_PREFIX {

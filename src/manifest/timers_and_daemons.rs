@@ -53,7 +53,9 @@ impl OperatorBuilder<'_> {
         let reader = self.reader;
         let own = ["initialDelay", "cancellationBackoff", "cancellationTimeout", "cancellationPolling"];
         let known = [&BINDING[..], &FILTERS, &POLICY, &own].concat();
-        let Some(fields) = reader.fields_but(item, "a daemon", &known, |key| misplaced("a daemon", key)) else { return };
+        let Some(fields) = reader.fields_but(item, "a daemon", &known, |key| misplaced("a daemon", key)) else {
+            return;
+        };
         let script = self.script(&fields, &block.script);
         let asking = Asking { kind: BindingKind::Daemon, script: script.clone() };
         let initial_delay = self.delay(&fields, &asking);
@@ -61,7 +63,8 @@ impl OperatorBuilder<'_> {
         let backoff = duration("cancellationBackoff");
         let timeout = duration("cancellationTimeout");
         let polling = fields.get("cancellationPolling");
-        let polling = polling.and_then(|item| reader.duration_in(&item, &(MIN_POLLING..=MAX_DURATION), "leave it out for the default"));
+        let polling = polling
+            .and_then(|item| reader.duration_in(&item, &(MIN_POLLING..=MAX_DURATION), "leave it out for the default"));
         if let Some(handler) = self.spawned(&fields, block, ids, (&script, &asking), On::Daemon) {
             self.operator.daemons.push(Daemon {
                 handler,
@@ -77,7 +80,9 @@ impl OperatorBuilder<'_> {
     pub(super) fn index(&mut self, item: &Item<'_>, block: &Block<'_>, ids: &mut Ids) {
         let reader = self.reader;
         let known = [&BINDING[..], &FILTERS, &POLICY].concat();
-        let Some(fields) = reader.fields_but(item, "an index", &known, |key| misplaced("an index", key)) else { return };
+        let Some(fields) = reader.fields_but(item, "an index", &known, |key| misplaced("an index", key)) else {
+            return;
+        };
         let script = self.script(&fields, &block.script);
         let asking = Asking { kind: BindingKind::Index, script: script.clone() };
         let field = self.field(&fields);
@@ -94,7 +99,11 @@ impl OperatorBuilder<'_> {
         }
         if arguments::is_argument(&bound.id) {
             let hint = "scripts would not see the argument of that name any more: choose another `id`";
-            reader.error_with(&place, format!("`{}` is the name of an argument, and cannot be the id of an index", bound.id), hint);
+            reader.error_with(
+                &place,
+                format!("`{}` is the name of an argument, and cannot be the id of an index", bound.id),
+                hint,
+            );
             return;
         }
         self.register(ids, &bound, "an index");
@@ -113,7 +122,14 @@ impl OperatorBuilder<'_> {
         }
     }
 
-    fn spawned(&mut self, fields: &Fields<'_>, block: &Block<'_>, ids: &mut Ids, code: (&Script, &Asking), on: On) -> Option<Handler> {
+    fn spawned(
+        &mut self,
+        fields: &Fields<'_>,
+        block: &Block<'_>,
+        ids: &mut Ids,
+        code: (&Script, &Asking),
+        on: On,
+    ) -> Option<Handler> {
         let (script, asking) = code;
         let field = self.field(fields);
         let filters = self.filters(fields, block, field.as_ref(), asking);
@@ -149,7 +165,11 @@ impl OperatorBuilder<'_> {
         if let Some(sharp) = fields.get("sharp").filter(|_| is_sharp) {
             let is_zero = pause == Some(Duration::ZERO);
             if is_zero || !fields.mentions("interval") {
-                reader.key_error(&sharp, "`sharp` needs an `interval` of more than zero", "add `interval: 60s`, or leave `sharp` out");
+                reader.key_error(
+                    &sharp,
+                    "`sharp` needs an `interval` of more than zero",
+                    "add `interval: 60s`, or leave `sharp` out",
+                );
             }
         }
         match (self.ticks(fields), pause) {
@@ -168,7 +188,11 @@ impl OperatorBuilder<'_> {
                 let name = &reader.text(&item)?.value;
                 let zone = TimeZone::get(name).ok();
                 if zone.is_none() {
-                    reader.error_with(&item, format!("unknown time zone `{name}`"), "write such as `Europe/Berlin` or `UTC`");
+                    reader.error_with(
+                        &item,
+                        format!("unknown time zone `{name}`"),
+                        "write such as `Europe/Berlin` or `UTC`",
+                    );
                 }
                 zone
             }
@@ -179,7 +203,11 @@ impl OperatorBuilder<'_> {
             Ok(cron) => {
                 let ticks = Ticks { cron, timezone: timezone? };
                 if ticks.next_after(EARLIEST).is_none() {
-                    reader.error_with(&item, format!("the cron expression `{text}` never runs"), "check the day, the month and the year");
+                    reader.error_with(
+                        &item,
+                        format!("the cron expression `{text}` never runs"),
+                        "check the day, the month and the year",
+                    );
                     return None;
                 }
                 Some(ticks)

@@ -12,7 +12,9 @@ pub(super) const MAX_SIZE: u64 = 1 << 60;
 pub(super) fn shown(duration: Duration) -> String {
     const DAY: Duration = Duration::from_hours(24);
     const MINUTE: Duration = Duration::from_mins(1);
-    let is_whole = |unit: Duration| duration >= unit && duration.as_secs().is_multiple_of(unit.as_secs()) && duration.subsec_nanos() == 0;
+    let is_whole = |unit: Duration| {
+        duration >= unit && duration.as_secs().is_multiple_of(unit.as_secs()) && duration.subsec_nanos() == 0
+    };
     if duration.is_zero() {
         "0s".to_owned()
     } else if is_whole(DAY) {
@@ -70,8 +72,17 @@ mod tests {
 
     #[test]
     fn sizes_and_durations_are_shown_with_the_largest_whole_unit() {
-        assert_eq!([1, 1 << 20, 32 << 20, MAX_SIZE, (1 << 20) + 1024].map(shown_size), ["1", "1Mi", "32Mi", "1Ei", "1025Ki"]);
-        let durations = [Duration::ZERO, Duration::from_millis(100), Duration::from_secs(61), Duration::from_mins(10), MAX_DURATION];
+        assert_eq!(
+            [1, 1 << 20, 32 << 20, MAX_SIZE, (1 << 20) + 1024].map(shown_size),
+            ["1", "1Mi", "32Mi", "1Ei", "1025Ki"]
+        );
+        let durations = [
+            Duration::ZERO,
+            Duration::from_millis(100),
+            Duration::from_secs(61),
+            Duration::from_mins(10),
+            MAX_DURATION,
+        ];
         assert_eq!(durations.map(shown), ["0s", "100ms", "61s", "10m", "36500d"]);
     }
 }

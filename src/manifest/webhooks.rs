@@ -22,27 +22,33 @@ const MAX_ANSWER: Duration = Duration::from_secs(30);
 
 const OPERATIONS: [&str; 4] = ["create", "update", "delete", "connect"];
 const ON: [&str; 3] = ["validate", "mutate", "convert"];
-const OWN: [&str; 8] = ["on", "operations", "subresource", "persistent", "sideEffects", "ignoreFailures", "matchConditions", "timeout"];
+const OWN: [&str; 8] =
+    ["on", "operations", "subresource", "persistent", "sideEffects", "ignoreFailures", "matchConditions", "timeout"];
 
 impl OperatorBuilder<'_> {
     /// Reads one item of `webhooks`; returns whether it is a conversion, of which a block has at most one.
     pub(super) fn webhook(&mut self, item: &Item<'_>, block: &Block<'_>) -> bool {
         let reader = self.reader;
-        let on = item.node.get("on").and_then(|node| node.text()).and_then(|text| ON.into_iter().find(|word| *word == text));
+        let on =
+            item.node.get("on").and_then(|node| node.text()).and_then(|text| ON.into_iter().find(|word| *word == text));
         let is_conversion = on == Some("convert");
-        let known = if is_conversion { [&BINDING[..], &["on"]].concat() } else { [&BINDING[..], &FILTERS, &OWN].concat() };
+        let known =
+            if is_conversion { [&BINDING[..], &["on"]].concat() } else { [&BINDING[..], &FILTERS, &OWN].concat() };
         let noun = if is_conversion { "a conversion webhook" } else { "a webhook" };
         let special = |key: &str| match key {
-            "retries" | "backoff" | "errors" => {
-                Some((format!("`{key}` is not for webhooks"), "a request is answered at once and never retried: leave it out".to_owned()))
-            }
-            _ if is_conversion && FILTERS.contains(&key) => {
-                Some((format!("`{key}` is no option of {noun}"), "all objects of the kind are converted: leave it out".to_owned()))
-            }
+            "retries" | "backoff" | "errors" => Some((
+                format!("`{key}` is not for webhooks"),
+                "a request is answered at once and never retried: leave it out".to_owned(),
+            )),
+            _ if is_conversion && FILTERS.contains(&key) => Some((
+                format!("`{key}` is no option of {noun}"),
+                "all objects of the kind are converted: leave it out".to_owned(),
+            )),
             _ => misplaced(noun, key),
         };
         let Some(fields) = reader.fields_but(item, noun, &known, special) else { return false };
-        let on = reader.required(&fields, "on", &format!("write {}", one_of(&ON))).and_then(|item| self.webhook_on(&item));
+        let on =
+            reader.required(&fields, "on", &format!("write {}", one_of(&ON))).and_then(|item| self.webhook_on(&item));
         match on {
             Some("convert") => self.conversion(&fields, block),
             on => self.admission(&fields, block, on),
@@ -83,9 +89,13 @@ impl OperatorBuilder<'_> {
                 refuse(format!("a conversion is for one definition, not for `{selector}`"), hint);
             }
             [selector] => {
-                let is_same = |other: &Selector| other.group == selector.group && other.name.text() == selector.name.text();
+                let is_same =
+                    |other: &Selector| other.group == selector.group && other.name.text() == selector.name.text();
                 if self.operator.conversions.iter().flat_map(|handler| &handler.selectors).any(is_same) {
-                    refuse(format!("`{selector}` has another conversion"), "a definition has one: leave one of them out");
+                    refuse(
+                        format!("`{selector}` has another conversion"),
+                        "a definition has one: leave one of them out",
+                    );
                 }
             }
             several => {
@@ -109,7 +119,8 @@ impl OperatorBuilder<'_> {
         }
         let timeout = fields.get("timeout").and_then(|item| self.whole_seconds(&item)).unwrap_or(MAX_ANSWER);
         let side_effects = fields.get("sideEffects").and_then(|item| self.side_effects(&item)).unwrap_or_default();
-        let conditions = reader.list_of(fields, "matchConditions").iter().filter_map(|item| self.condition(item)).collect();
+        let conditions =
+            reader.list_of(fields, "matchConditions").iter().filter_map(|item| self.condition(item)).collect();
         let subresource = reader.string(fields, "subresource");
         let (persistent, ignores) = (reader.flag(fields, "persistent"), reader.flag(fields, "ignoreFailures"));
         let request = Request { kind, script: &script, suffix: field.as_ref(), deadline: Some(timeout) };
@@ -141,7 +152,11 @@ impl OperatorBuilder<'_> {
         };
         let place = fields.get("id").or_else(|| fields.get("fn")).unwrap_or_else(|| fields.item.clone());
         let message = format!("the id `{id}` is taken by another `{on}` webhook in line {first}");
-        self.reader.error_with(&place, message, "give one of them an `id` of its own: it is a part of the webhook's address");
+        self.reader.error_with(
+            &place,
+            message,
+            "give one of them an `id` of its own: it is a part of the webhook's address",
+        );
     }
 
     /// With a managed configuration, the id is a part of the webhook's name, which the API server checks.
@@ -166,8 +181,10 @@ impl OperatorBuilder<'_> {
         if OPERATIONS.contains(&lower.as_str()) {
             return Some(text.to_uppercase());
         }
-        let hint = nearest(&lower, OPERATIONS)
-            .map_or_else(|| format!("known are {}", OPERATIONS.join(", ")), |suggestion| format!("did you mean `{suggestion}`?"));
+        let hint = nearest(&lower, OPERATIONS).map_or_else(
+            || format!("known are {}", OPERATIONS.join(", ")),
+            |suggestion| format!("did you mean `{suggestion}`?"),
+        );
         self.reader.error_with(item, format!("unknown operation `{text}`"), hint);
         None
     }

@@ -72,7 +72,13 @@ fn collect(old: &Value, new: &Value, scope: Scope, path: &mut Vec<String>, items
     }
 }
 
-fn collect_keys(old: &Map<String, Value>, new: &Map<String, Value>, scope: Scope, path: &mut Vec<String>, items: &mut Diff) {
+fn collect_keys(
+    old: &Map<String, Value>,
+    new: &Map<String, Value>,
+    scope: Scope,
+    path: &mut Vec<String>,
+    items: &mut Diff,
+) {
     let mut step = |key: &String, old: &Value, new: &Value| {
         path.push(key.clone());
         collect(old, new, scope, path, items);
@@ -91,7 +97,8 @@ fn collect_keys(old: &Map<String, Value>, new: &Map<String, Value>, scope: Scope
     }
 }
 
-/// Returns the differences as seen from a field: relative to it, and recalculated where a whole parent was added or removed.
+/// Returns the differences as seen from a field: relative to it, and recalculated where a whole parent was added or
+/// removed.
 pub fn reduce(diff: &[Item], path: &[String]) -> Diff {
     let mut reduced = Vec::new();
     for item in diff {

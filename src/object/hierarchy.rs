@@ -1,6 +1,7 @@
 //! Makes objects children of an owner: owner references, names, namespaces, and labels, as kopf adjusts them.
 //!
-//! All functions take one object or nested arrays of objects, and return them changed. Null and empty values stay unchanged.
+//! All functions take one object or nested arrays of objects, and return them changed. Null and empty values stay
+//! unchanged.
 
 use serde_json::{Map, Value, json};
 
@@ -64,7 +65,10 @@ impl Nested {
 fn keys_of(path: &Value) -> Result<Vec<String>, Error> {
     match path {
         Value::String(text) => Ok(dotted(text)),
-        Value::Array(keys) => keys.iter().map(|key| key.as_str().map(str::to_owned).ok_or_else(|| Error::Nested(type_name(key)))).collect(),
+        Value::Array(keys) => keys
+            .iter()
+            .map(|key| key.as_str().map(str::to_owned).ok_or_else(|| Error::Nested(type_name(key))))
+            .collect(),
         other => Err(Error::Nested(type_name(other))),
     }
 }
@@ -86,7 +90,8 @@ pub struct Adoption {
 
 /// Returns the objects as children of the owner: with an owner reference, and with its name, namespace, and labels.
 ///
-/// A cluster-scoped owner sets `namespace: null`. A forced adoption that is not strict replaces a name by `generateName`.
+/// A cluster-scoped owner sets `namespace: null`. A forced adoption that is not strict replaces a name by
+/// `generateName`.
 ///
 /// # Errors
 /// If the owner has no name, or an object cannot be changed, or has owners while this owner has no uid to compare.
@@ -133,7 +138,8 @@ pub fn append_owner_reference(objects: Value, owner: &Value, flags: &Reference) 
     })
 }
 
-/// Returns the objects without references to the owner. An empty list of references stays, and is added where there was none.
+/// Returns the objects without references to the owner. An empty list of references stays, and is added where there was
+/// none.
 ///
 /// # Errors
 /// If an object cannot be changed, or has references while the owner has no uid to compare.
@@ -233,7 +239,13 @@ pub fn labels_of(object: &Value) -> Result<Map<String, Value>, Error> {
     }
 }
 
-fn copy_fields(target: &mut Map<String, Value>, object: &Value, top: &[&str], meta: &[&str], is_kept: impl Fn(&Value) -> bool) {
+fn copy_fields(
+    target: &mut Map<String, Value>,
+    object: &Value,
+    top: &[&str],
+    meta: &[&str],
+    is_kept: impl Fn(&Value) -> bool,
+) {
     let top = top.iter().map(|key| (*key, object.get(*key)));
     let meta = meta.iter().map(|key| (*key, object["metadata"].get(*key)));
     for (key, value) in top.chain(meta) {
@@ -284,7 +296,11 @@ fn metadata_of(object: &mut Map<String, Value>) -> Result<&mut Map<String, Value
     child_map(object, "metadata", "metadata")
 }
 
-fn child_map<'a>(parent: &'a mut Map<String, Value>, key: &str, field: &str) -> Result<&'a mut Map<String, Value>, Error> {
+fn child_map<'a>(
+    parent: &'a mut Map<String, Value>,
+    key: &str,
+    field: &str,
+) -> Result<&'a mut Map<String, Value>, Error> {
     match parent.entry(key).or_insert_with(|| Value::Object(Map::new())) {
         Value::Object(map) => Ok(map),
         other => Err(Error::Malformed { field: field.to_owned(), expected: "a mapping", found: type_name(other) }),
@@ -294,7 +310,11 @@ fn child_map<'a>(parent: &'a mut Map<String, Value>, key: &str, field: &str) -> 
 fn references_of(object: &mut Map<String, Value>) -> Result<&mut Vec<Value>, Error> {
     match metadata_of(object)?.entry("ownerReferences").or_insert_with(|| json!([])) {
         Value::Array(references) => Ok(references),
-        other => Err(Error::Malformed { field: "metadata.ownerReferences".to_owned(), expected: "a list", found: type_name(other) }),
+        other => Err(Error::Malformed {
+            field: "metadata.ownerReferences".to_owned(),
+            expected: "a list",
+            found: type_name(other),
+        }),
     }
 }
 
@@ -333,10 +353,15 @@ mod tests {
 
     #[test]
     fn values_that_are_not_objects_are_errors() {
-        let refused = |objects| label(objects, &Map::new(), false, &Nested(vec![dotted("spec.template")])).unwrap_err().to_string();
+        let refused = |objects| {
+            label(objects, &Map::new(), false, &Nested(vec![dotted("spec.template")])).unwrap_err().to_string()
+        };
         assert_eq!(refused(json!("text")), "an object must be a mapping, not a text");
         assert_eq!(refused(json!({"metadata": 1})), "metadata of an object must be a mapping, not a number");
-        assert_eq!(refused(json!({"spec": {"template": 1}})), "\"template\" on the way to the field \"spec.template\" is not a mapping");
+        assert_eq!(
+            refused(json!({"spec": {"template": 1}})),
+            "\"template\" on the way to the field \"spec.template\" is not a mapping"
+        );
     }
 
     #[test]

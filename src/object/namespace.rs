@@ -117,7 +117,8 @@ pub fn exact(patterns: &[Pattern]) -> BTreeSet<String> {
 
 /// Updates the set of served namespaces by an event of a namespace.
 ///
-/// A namespace that is being deleted is still served, even if its deletion is blocked by its contents: there may be finalizers to handle.
+/// A namespace that is being deleted is still served, even if its deletion is blocked by its contents: there may be
+/// finalizers to handle.
 pub fn revise(served: &mut BTreeSet<String>, patterns: &[Pattern], event_kind: EventKind, namespace: &Body) {
     let conditions = namespace.pointer("/status/conditions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let is_leaving = event_kind == EventKind::Deleted || (namespace.is_deleting() && !conditions.is_empty());
@@ -166,7 +167,9 @@ impl Token {
             Self::Char(expected) => *expected == found,
             Self::AnyChar => true,
             Self::AnyText => false,
-            Self::Class { ranges, negated } => ranges.iter().any(|(low, high)| (*low..=*high).contains(&found)) != *negated,
+            Self::Class { ranges, negated } => {
+                ranges.iter().any(|(low, high)| (*low..=*high).contains(&found)) != *negated
+            }
         }
     }
 }
@@ -190,8 +193,8 @@ fn tokens(text: &[char]) -> Vec<Token> {
     tokens
 }
 
-/// Returns the class after a `[`, and its length with the `]`. A `]` in the first position is a literal; without a closing one there is no
-/// class.
+/// Returns the class after a `[`, and its length with the `]`. A `]` in the first position is a literal; without a
+/// closing one there is no class.
 fn class(text: &[char]) -> Option<(Token, usize)> {
     let negated = text.first() == Some(&'!');
     let start = usize::from(negated);

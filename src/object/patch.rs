@@ -28,8 +28,9 @@ impl Patch {
     /// Returns the paths of the fields of a body that the merge patch changes. Functions of scripts have no paths.
     pub fn changed_fields(&self, body: &Value) -> Vec<String> {
         let mut fields = Vec::new();
-        let is_changed =
-            |old: Option<&Value>, new: &Value| if new.is_null() { old.is_some_and(|old| !old.is_null()) } else { old != Some(new) };
+        let is_changed = |old: Option<&Value>, new: &Value| {
+            if new.is_null() { old.is_some_and(|old| !old.is_null()) } else { old != Some(new) }
+        };
         collect_fields("", &self.merge, Some(body), &is_changed, &mut fields);
         if self.transforms.iter().any(|one| matches!(one, Transform::Function(_))) {
             fields.push(BY_FUNCTION.to_owned());
@@ -152,7 +153,10 @@ impl Transform {
 
 /// Returns a condition of an object.
 pub(crate) fn condition<'a>(body: &'a Value, name: &str) -> Option<&'a Value> {
-    body.pointer("/status/conditions")?.as_array()?.iter().find(|one| one.get("type").and_then(Value::as_str) == Some(name))
+    body.pointer("/status/conditions")?
+        .as_array()?
+        .iter()
+        .find(|one| one.get("type").and_then(Value::as_str) == Some(name))
 }
 
 /// Replaces a condition, or appends it. The time of its last transition stays if it has held before, or not, as now.
@@ -177,7 +181,9 @@ fn set_condition(body: &mut Value, condition: &Condition) {
 fn add_finalizer(body: &mut Value, finalizer: &str) {
     let Some(body) = body.as_object_mut() else { return };
     let Value::Object(metadata) = body.entry("metadata").or_insert_with(|| Value::Object(Map::new())) else { return };
-    let Value::Array(finalizers) = metadata.entry("finalizers").or_insert_with(|| Value::Array(Vec::new())) else { return };
+    let Value::Array(finalizers) = metadata.entry("finalizers").or_insert_with(|| Value::Array(Vec::new())) else {
+        return;
+    };
     if !finalizers.iter().any(|value| value == finalizer) {
         finalizers.push(Value::String(finalizer.to_owned()));
     }
@@ -207,8 +213,7 @@ mod tests {
 
     #[test]
     fn the_changed_fields_are_those_with_other_values() {
-        let body =
-            json!({"metadata": {"annotations": {"a.b/c": "1"}}, "spec": {"n": 1, "list": [1], "gone": 2}, "status": {"x": {"y": 1}}});
+        let body = json!({"metadata": {"annotations": {"a.b/c": "1"}}, "spec": {"n": 1, "list": [1], "gone": 2}, "status": {"x": {"y": 1}}});
         let merge = json!({
             "metadata": {"annotations": {"a.b/c": "1", "a.b/d": "1"}},
             "spec": {"n": 2, "list": [1], "gone": null, "absent": null},

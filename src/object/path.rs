@@ -53,7 +53,9 @@ impl FieldPath {
         match keys.first().map(String::as_str) {
             None => return Err(PathError::Prefix("a plain name, such as `$.spec`")),
             Some("metadata" | "status") if keys.len() < 2 => {
-                return Err(PathError::Prefix("two plain names below `metadata` and `status`, such as `$.status.conditions`"));
+                return Err(PathError::Prefix(
+                    "two plain names below `metadata` and `status`, such as `$.status.conditions`",
+                ));
             }
             Some(_) => {}
         }
@@ -91,7 +93,8 @@ impl FieldPath {
 
 impl PartialEq for FieldPath {
     fn eq(&self, other: &Self) -> bool {
-        self.keys == other.keys && self.query.as_ref().map(|query| &query.text) == other.query.as_ref().map(|query| &query.text)
+        self.keys == other.keys
+            && self.query.as_ref().map(|query| &query.text) == other.query.as_ref().map(|query| &query.text)
     }
 }
 

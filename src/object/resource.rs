@@ -47,9 +47,12 @@ impl Resource {
 
     /// Tells whether both have the same properties beyond their identity.
     pub fn has_same_details(&self, other: &Self) -> bool {
-        let names =
-            |resource: &Self| (resource.kind.clone(), resource.singular.clone(), resource.shortcuts.clone(), resource.categories.clone());
-        let abilities = |resource: &Self| (resource.subresources.clone(), resource.verbs.clone(), resource.namespaced, resource.preferred);
+        let names = |resource: &Self| {
+            (resource.kind.clone(), resource.singular.clone(), resource.shortcuts.clone(), resource.categories.clone())
+        };
+        let abilities = |resource: &Self| {
+            (resource.subresources.clone(), resource.verbs.clone(), resource.namespaced, resource.preferred)
+        };
         self == other && names(self) == names(other) && abilities(self) == abilities(other)
     }
 

@@ -23,7 +23,8 @@ const MIN_SEARCHED: usize = 6;
 
 /// Tells whether an object is a Secret of Kubernetes.
 pub(crate) fn is_secret(object: &Value) -> bool {
-    object.get("kind").is_some_and(|kind| kind == "Secret") && object.get("apiVersion").is_some_and(|version| version == "v1")
+    object.get("kind").is_some_and(|kind| kind == "Secret")
+        && object.get("apiVersion").is_some_and(|version| version == "v1")
 }
 
 /// Tells whether a resource is that of Secrets.
@@ -94,7 +95,10 @@ impl Values {
         for part in parts {
             FIELDS.iter().filter_map(|field| part.get(field)).for_each(|values| collect(values, &mut texts));
             // Earlier values are in annotations of kubectl and of operators.
-            part.get("metadata").into_iter().chain(part.get("status")).for_each(|other| collect_stored(other, &mut texts));
+            part.get("metadata")
+                .into_iter()
+                .chain(part.get("status"))
+                .for_each(|other| collect_stored(other, &mut texts));
         }
         Self::from_texts(texts)
     }
@@ -267,7 +271,8 @@ mod tests {
         })
     }
 
-    const VALUES: [&str; 6] = ["hunter2", "aHVudGVyMg", "correct-horse", "Y29ycmVjdC1ob3JzZQ", "battery-staple", "YmF0dGVyeS1zdGFwbGU"];
+    const VALUES: [&str; 6] =
+        ["hunter2", "aHVudGVyMg", "correct-horse", "Y29ycmVjdC1ob3JzZQ", "battery-staple", "YmF0dGVyeS1zdGFwbGU"];
 
     fn assert_hidden(text: &str) {
         assert!(!VALUES.iter().any(|value| text.contains(value)), "{text}");
@@ -305,12 +310,22 @@ mod tests {
         after["metadata"]["labels"] = json!({"a": "new-password"});
         let values = Values::of_both(Some(&secret()), Some(&after)).unwrap();
         let nothing = json!({});
-        for (old, new) in [(&secret(), &after), (&after, &secret()), (&nothing, &after), (&secret(), &nothing), (&Value::Null, &after)] {
+        for (old, new) in [
+            (&secret(), &after),
+            (&after, &secret()),
+            (&nothing, &after),
+            (&secret(), &nothing),
+            (&Value::Null, &after),
+        ] {
             let items = diff::diff(old, new, Scope::Full);
-            let shown: Vec<String> = shown_items(Some(&values), &items).iter().map(|item| format!("{item:?}")).collect();
+            let shown: Vec<String> =
+                shown_items(Some(&values), &items).iter().map(|item| format!("{item:?}")).collect();
             assert!(!shown.is_empty());
             assert_hidden(&shown.join("\n"));
-            assert!(!shown.join("\n").contains("bmV3LXBhc3N3b3Jk") && !shown.join("\n").contains("new-password"), "{shown:#?}");
+            assert!(
+                !shown.join("\n").contains("bmV3LXBhc3N3b3Jk") && !shown.join("\n").contains("new-password"),
+                "{shown:#?}"
+            );
         }
         let path = ["data", "password"].map(str::to_owned).to_vec();
         let item = Item { op: Op::Change, path: path.clone(), old: json!("YQ=="), new: Value::Null };
@@ -328,7 +343,8 @@ mod tests {
 
     #[test]
     fn values_of_several_lines_and_with_quotes_are_found_in_their_quoted_form() {
-        let object = json!({"apiVersion": "v1", "kind": "Secret", "data": {"key": STANDARD.encode("-----BEGIN\n\"abc\"\n")}});
+        let object =
+            json!({"apiVersion": "v1", "kind": "Secret", "data": {"key": STANDARD.encode("-----BEGIN\n\"abc\"\n")}});
         assert_eq!(hidden(&object, r#"{"value":"-----BEGIN\n\"abc\""}"#), r#"{"value":"***"}"#);
     }
 

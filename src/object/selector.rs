@@ -58,7 +58,8 @@ pub enum SelectorError {
     VersionWithoutGroup(String),
 }
 
-static VERSION: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^v\d+((alpha|beta)\d+)?$").expect("the pattern is valid"));
+static VERSION: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"^v\d+((alpha|beta)\d+)?$").expect("the pattern is valid"));
 
 /// Tells whether a text looks like a version of Kubernetes: `v1`, `v2beta1`.
 pub fn is_version(text: &str) -> bool {
@@ -68,7 +69,8 @@ pub fn is_version(text: &str) -> bool {
 impl Selector {
     /// Returns the selector of kopf's positional parts: `[name]`, `[group, name]`, or `[group, version, name]`.
     ///
-    /// A single name may be dotted: `name.group`, `name.v1`, `name.v1.group`. Of two parts the first may be `v1`, or `group/version`.
+    /// A single name may be dotted: `name.group`, `name.v1`, `name.v1.group`. Of two parts the first may be `v1`, or
+    /// `group/version`.
     ///
     /// # Errors
     /// If there is no name, an empty one, or too many parts.
@@ -99,7 +101,8 @@ impl Selector {
         }
     }
 
-    /// Returns the selector of a text in manifests and scripts, such as `databases.techoral.com` or `apps/v1/deployments`.
+    /// Returns the selector of a text in manifests and scripts, such as `databases.techoral.com` or
+    /// `apps/v1/deployments`.
     ///
     /// # Errors
     /// If the text has no name, too many parts, or a version in the place of a group.
@@ -182,7 +185,9 @@ impl Criterion {
     fn matches(&self, resource: &Resource) -> bool {
         let has = |names: &[String], name: &String| names.contains(name);
         match self {
-            Self::Any(name) => [&resource.kind, &resource.plural, &resource.singular].contains(&name) || has(&resource.shortcuts, name),
+            Self::Any(name) => {
+                [&resource.kind, &resource.plural, &resource.singular].contains(&name) || has(&resource.shortcuts, name)
+            }
             Self::Kind(name) => resource.kind == *name,
             Self::Plural(name) => resource.plural == *name,
             Self::Singular(name) => resource.singular == *name,
@@ -202,7 +207,11 @@ fn is_event(resource: &Resource) -> bool {
 /// Prints the selector in the form that manifests use.
 impl std::fmt::Display for Selector {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = self.name.text().unwrap_or(if matches!(self.name, Criterion::Everything) { "everything" } else { "a predicate" });
+        let name = self.name.text().unwrap_or(if matches!(self.name, Criterion::Everything) {
+            "everything"
+        } else {
+            "a predicate"
+        });
         match (self.group.as_deref(), self.version.as_deref()) {
             (None, None) => formatter.write_str(name),
             (None, Some(version)) => write!(formatter, "{name}.{version}"),

@@ -1,7 +1,7 @@
 //! Which network addresses a name may stand for.
 //!
-//! A name that stands for an address of the machine, of its link, or of the API server would let the owner of the name reach servers that
-//! the manifest does not name: such addresses need an entry of their own.
+//! A name that stands for an address of the machine, of its link, or of the API server would let the owner of the name
+//! reach servers that the manifest does not name: such addresses need an entry of their own.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,7 +16,12 @@ const METADATA: [IpAddr; 3] = [
 ];
 
 /// Returns why a name may not stand for an address; `None` if it may. `name` is in small letters.
-pub(crate) fn refusal(name: &str, address: IpAddr, grants: &Grants, api_server: &ApiServerNames) -> Option<&'static str> {
+pub(crate) fn refusal(
+    name: &str,
+    address: IpAddr,
+    grants: &Grants,
+    api_server: &ApiServerNames,
+) -> Option<&'static str> {
     let plain = plain(address);
     if grants.addresses.contains(&address.to_canonical()) || grants.addresses.contains(&plain) {
         return None;
@@ -83,7 +88,9 @@ pub(super) fn plain(address: IpAddr) -> IpAddr {
     match segments {
         // Unspecified and loopback.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => address,
-        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => of(high, low),
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
+            of(high, low)
+        }
         _ => address,
     }
 }

@@ -2,7 +2,8 @@
 
 use std::error::Error as StdError;
 
-/// Finds an error of a type among the causes of another one. An error of input and output is itself no cause of what it holds.
+/// Finds an error of a type among the causes of another one. An error of input and output is itself no cause of what it
+/// holds.
 pub(super) fn found<'e, T: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e T> {
     if let Some(wanted) = error.downcast_ref::<T>() {
         return Some(wanted);

@@ -1,4 +1,5 @@
-//! The addresses that servers of other clusters may have: the same as those of HTTP servers, and those of the operator's own API server.
+//! The addresses that servers of other clusters may have: the same as those of HTTP servers, and those of the
+//! operator's own API server.
 
 use std::net::IpAddr;
 

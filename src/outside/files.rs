@@ -32,14 +32,19 @@ impl Default for LocalFiles {
 
 impl LocalFiles {
     /// Runs blocking work in one of the places, which it keeps to its end even if the caller does not wait for it.
-    async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T, FileError> + Send + 'static) -> Result<T, FileError> {
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
+    ) -> Result<T, FileError> {
         let place = Arc::clone(&self.places).acquire_owned().await.expect("the semaphore is never closed");
         let run = move || {
             let _place = place;
             work()
         };
         let ended = tokio::task::spawn_blocking(run).await;
-        ended.unwrap_or_else(|_| Err(FileError::new(FileFailure::Unreadable, "the files cannot be read: the process ends")))
+        ended.unwrap_or_else(|_| {
+            Err(FileError::new(FileFailure::Unreadable, "the files cannot be read: the process ends"))
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The HTTP client of scripts.
 //!
-//! Requests with equal settings share connections. The network addresses of a host are checked when a connection is made, and exactly the
-//! checked ones are used: another answer of the DNS in between changes nothing.
+//! Requests with equal settings share connections. The network addresses of a host are checked when a connection is
+//! made, and exactly the checked ones are used: another answer of the DNS in between changes nothing.
 
 mod connector;
 mod error;
@@ -34,7 +34,8 @@ use crate::script::outside::{HttpAnswer, HttpClient, HttpConnection, HttpError, 
 const IDLE_CONNECTIONS: usize = 8;
 const IDLE_TIME: Duration = Duration::from_secs(30);
 
-/// Pools with different settings, such as client certificates. More are unusual: the oldest one is dropped, and its connections end.
+/// Pools with different settings, such as client certificates. More are unusual: the oldest one is dropped, and its
+/// connections end.
 const MAX_POOLS: usize = 16;
 
 /// The bytes of the headers of an answer, and their number.
@@ -63,7 +64,8 @@ impl Client {
         }
         let tls = tls::config(connection, &self.roots).await?;
         let connector = Connector::new(Arc::clone(connection), self.options.clone());
-        let https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().wrap_connector(connector);
+        let https =
+            HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().wrap_connector(connector);
         let pool: Pool = HyperClient::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIME)
@@ -98,7 +100,8 @@ impl Client {
         }
         let mut received = Vec::new();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|cause| error::of(HttpProblem::Broken, causes::chain("the answer has ended early", &cause)))?;
+            let frame = frame
+                .map_err(|cause| error::of(HttpProblem::Broken, causes::chain("the answer has ended early", &cause)))?;
             let Some(data) = frame.data_ref() else { continue };
             if received.len() + data.len() > max_bytes {
                 return Err(too_large());

@@ -1,7 +1,7 @@
 //! Connections to hosts, by the network addresses that their names may stand for.
 //!
-//! The addresses are checked when a connection is made, and exactly the checked ones are used: another answer of the DNS in between changes
-//! nothing.
+//! The addresses are checked when a connection is made, and exactly the checked ones are used: another answer of the
+//! DNS in between changes nothing.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -51,11 +51,13 @@ pub(super) async fn found(host: &str, resolver: &dyn Resolver) -> Result<Vec<IpA
         return Ok(vec![address]);
     }
     let found = resolver.resolve(host).await;
-    let found = found.map_err(|cause| Unreachable::Failed(format!("the address of {host} cannot be found: {cause}")))?;
+    let found =
+        found.map_err(|cause| Unreachable::Failed(format!("the address of {host} cannot be found: {cause}")))?;
     if found.is_empty() { Err(Unreachable::Failed(format!("{host} has no address"))) } else { Ok(found) }
 }
 
-/// Returns the known addresses and names of the API server. If its name cannot be resolved, no connection is made to it either.
+/// Returns the known addresses and names of the API server. If its name cannot be resolved, no connection is made to it
+/// either.
 async fn names_of(api_server: &ApiServer, host: &str, resolver: &dyn Resolver) -> ApiServerNames {
     let mut known = ApiServerNames::default();
     let own = Url::parse(&api_server()).ok().and_then(|url| url.host_str().map(str::to_owned));

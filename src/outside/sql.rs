@@ -1,7 +1,7 @@
 //! Databases of scripts: pools of connections, and the drivers.
 //!
-//! Each statement runs in a task of its own. If its caller no longer waits, or its time is over, the task cancels the statement on the server and
-//! closes the connection.
+//! Each statement runs in a task of its own. If its caller no longer waits, or its time is over, the task cancels the
+//! statement on the server and closes the connection.
 
 mod error;
 #[cfg(feature = "mysql")]
@@ -35,7 +35,8 @@ use super::roots::Roots;
 use crate::kit::TaskGroup;
 use crate::script::outside::sql::{Database, Databases, Reply, SqlError, SqlProblem, Statement, Transaction};
 
-/// Databases with connections. More are unusual: the one that was not used for the longest time is forgotten, and its idle connections end.
+/// Databases with connections. More are unusual: the one that was not used for the longest time is forgotten, and its
+/// idle connections end.
 const MAX_POOLS: usize = 64;
 
 /// The databases of one operator.
@@ -74,7 +75,8 @@ impl LocalDatabases {
         let begun = Instant::now();
         let pool = self.pool(database);
         let lease = tokio::time::timeout(time, Arc::clone(&pool).lease()).await;
-        let late = |_| SqlError::new(SqlProblem::Timeout, format!("no connection within {} seconds", time.as_secs_f64()));
+        let late =
+            |_| SqlError::new(SqlProblem::Timeout, format!("no connection within {} seconds", time.as_secs_f64()));
         Ok((lease.map_err(late)??, time.saturating_sub(begun.elapsed())))
     }
 }

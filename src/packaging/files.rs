@@ -58,7 +58,8 @@ impl FileTree {
         let Paths { files, manifests } = Paths::of(operators, manifests)?;
         let mut tree = Self { manifests, ..Self::default() };
         for (path, file) in files {
-            let text = std::fs::read_to_string(&file).map_err(|error| FilesError::Read(file.display().to_string(), error))?;
+            let text =
+                std::fs::read_to_string(&file).map_err(|error| FilesError::Read(file.display().to_string(), error))?;
             let key = tree.key(&path);
             tree.files.insert(path, PackagedFile { key, text });
         }
@@ -74,7 +75,8 @@ impl FileTree {
         Ok(Paths::of(operators, manifests)?.manifests)
     }
 
-    /// Tells whether the folder has only files whose names are their keys, so that a mounted ConfigMap needs no list of them.
+    /// Tells whether the folder has only files whose names are their keys, so that a mounted ConfigMap needs no list of
+    /// them.
     pub(crate) fn is_flat(&self) -> bool {
         self.files.iter().all(|(path, file)| *path == file.key)
     }
@@ -115,8 +117,10 @@ struct Paths {
 
 impl Paths {
     fn of(operators: &[Operator], manifests: &[PathBuf]) -> Result<Self, FilesError> {
-        let files: BTreeSet<PathBuf> = operators.iter().flat_map(|operator| &operator.files).map(|file| absolute(file)).collect();
-        let folders = manifests.iter().map(|path| absolute(path)).map(|path| if path.is_dir() { path } else { folder_of(&path) });
+        let files: BTreeSet<PathBuf> =
+            operators.iter().flat_map(|operator| &operator.files).map(|file| absolute(file)).collect();
+        let folders =
+            manifests.iter().map(|path| absolute(path)).map(|path| if path.is_dir() { path } else { folder_of(&path) });
         let root = common_folder(folders.chain(files.iter().map(|file| folder_of(file))));
         let below = |path: &Path| {
             let path = path.strip_prefix(&root).unwrap_or(path);
@@ -149,7 +153,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let files = [("operator.yaml", "a"), ("lib/a.rhai", "b"), ("lib__a.rhai", "c"), ("text/ü 1.j2", "d")];
         let tree = tree(folder.path(), &files, &["operator.yaml"]).unwrap();
-        let keys: Vec<(&str, &str)> = tree.files.iter().map(|(path, file)| (path.as_str(), file.key.as_str())).collect();
+        let keys: Vec<(&str, &str)> =
+            tree.files.iter().map(|(path, file)| (path.as_str(), file.key.as_str())).collect();
         assert_eq!(
             keys,
             [
@@ -179,7 +184,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let half = "x".repeat(MAX_BYTES / 2);
         assert!(tree(folder.path(), &[("a.yaml", &half), ("b.rhai", &half)], &["a.yaml"]).is_ok());
-        let error = tree(folder.path(), &[("a.yaml", &half), ("b.rhai", &half), ("c.rhai", "x")], &["a.yaml"]).unwrap_err();
+        let error =
+            tree(folder.path(), &[("a.yaml", &half), ("b.rhai", &half), ("c.rhai", "x")], &["a.yaml"]).unwrap_err();
         assert_eq!(
             error.to_string(),
             "the files have 1048577 bytes, and a ConfigMap has at most 1048576 (1 MiB); the largest are a.yaml (524288), b.rhai (524288), c.rhai (1)"

@@ -49,7 +49,10 @@ pub(crate) fn arrange(package: &Package, form: Form) -> BTreeMap<String, String>
     let janitor = janitor::documents(package);
     if !janitor.is_empty() {
         // In a folder of its own: it is applied only when the operator is gone.
-        files.insert("janitor/janitor.yaml".to_owned(), joined(janitor.iter().map(|value| document(value, Reader::Parser))));
+        files.insert(
+            "janitor/janitor.yaml".to_owned(),
+            joined(janitor.iter().map(|value| document(value, Reader::Parser))),
+        );
     }
     files
 }
@@ -264,12 +267,18 @@ fn parts(package: &Package, choices: &Choices, reader: Reader) -> Vec<Part> {
         parts.push(of(50, "webhooks", &workload::webhook_services(package)));
     }
     if package.has_service_monitor {
-        parts.push(Part { condition: Some(".Values.serviceMonitor.enabled"), ..of(60, "metrics", &workload::metrics(package)) });
+        parts.push(Part {
+            condition: Some(".Values.serviceMonitor.enabled"),
+            ..of(60, "metrics", &workload::metrics(package))
+        });
     }
     parts
 }
 
 /// Returns documents in one text.
 fn joined(documents: impl Iterator<Item = String>) -> String {
-    documents.map(|text| text.strip_prefix("---\n").map_or(text.clone(), str::to_owned)).collect::<Vec<_>>().join("---\n")
+    documents
+        .map(|text| text.strip_prefix("---\n").map_or(text.clone(), str::to_owned))
+        .collect::<Vec<_>>()
+        .join("---\n")
 }

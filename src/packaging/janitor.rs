@@ -1,4 +1,5 @@
-//! The Job that frees the objects of an operator that is gone: by the finalizers and the kinds, without the manifest and the scripts.
+//! The Job that frees the objects of an operator that is gone: by the finalizers and the kinds, without the manifest
+//! and the scripts.
 
 use std::collections::BTreeSet;
 
@@ -64,8 +65,9 @@ pub(super) fn documents(package: &Package) -> Vec<Value> {
 }
 
 fn arguments(package: &Package, kinds: &BTreeSet<(String, String)>) -> Vec<String> {
-    let kind =
-        |(group, plural): &(String, String)| if group.is_empty() || group == EVERY { plural.clone() } else { format!("{plural}.{group}") };
+    let kind = |(group, plural): &(String, String)| {
+        if group.is_empty() || group == EVERY { plural.clone() } else { format!("{plural}.{group}") }
+    };
     let finalizers = package.finalizers.iter().map(|finalizer| format!("--finalizer={finalizer}"));
     let kinds = kinds.iter().map(|one| format!("--kind={}", kind(one)));
     ["uninstall".to_owned(), "--janitor".to_owned()].into_iter().chain(finalizers).chain(kinds).collect()
@@ -74,7 +76,9 @@ fn arguments(package: &Package, kinds: &BTreeSet<(String, String)>) -> Vec<Strin
 /// Returns the groups and plural names of the kinds whose objects the operator changes.
 fn kinds(package: &Package) -> BTreeSet<(String, String)> {
     let is_handled = |purpose: Purpose| purpose == Purpose::Handling;
-    let of =
-        package.rights.iter().filter(|(right, purpose)| is_handled(**purpose) && right.verb == "patch" && !right.resource.contains('/'));
+    let of = package
+        .rights
+        .iter()
+        .filter(|(right, purpose)| is_handled(**purpose) && right.verb == "patch" && !right.resource.contains('/'));
     of.map(|(right, _)| (right.group.clone(), right.resource.clone())).collect()
 }

@@ -27,7 +27,9 @@ pub(crate) enum WebhookError {
     #[error("the API server would not reach the webhooks of operator '{0}' through a Service")]
     Service(String),
     /// The Service is in another namespace than the pods.
-    #[error("the Service of the webhooks of operator '{operator}' is in namespace '{wanted}', and the pods are in '{home}'")]
+    #[error(
+        "the Service of the webhooks of operator '{operator}' is in namespace '{wanted}', and the pods are in '{home}'"
+    )]
     Namespace {
         /// The operator.
         operator: String,
@@ -98,16 +100,19 @@ fn service(operator: &str, server: &AdmissionServer, home: &str) -> Result<Webho
         return Err(WebhookError::Kind(operator.to_owned()));
     }
     let target = server.port.ok_or_else(|| WebhookError::Port(operator.to_owned()))?;
-    let (name, namespace, port) = match (&server.service, server.host.as_deref().map(|host| host.split('.').collect::<Vec<_>>())) {
-        (Some(service), _) => (service.name.clone(), service.namespace.as_deref(), service.port.unwrap_or(443)),
-        // The host is in a URL, whose port is that of the server.
-        (None, Some(host)) if host.len() > 2 && host[2] == "svc" => (host[0].to_owned(), Some(host[1]), target),
-        (None, _) => return Err(WebhookError::Service(operator.to_owned())),
-    };
+    let (name, namespace, port) =
+        match (&server.service, server.host.as_deref().map(|host| host.split('.').collect::<Vec<_>>())) {
+            (Some(service), _) => (service.name.clone(), service.namespace.as_deref(), service.port.unwrap_or(443)),
+            // The host is in a URL, whose port is that of the server.
+            (None, Some(host)) if host.len() > 2 && host[2] == "svc" => (host[0].to_owned(), Some(host[1]), target),
+            (None, _) => return Err(WebhookError::Service(operator.to_owned())),
+        };
     match namespace {
-        Some(wanted) if wanted != home => {
-            Err(WebhookError::Namespace { operator: operator.to_owned(), wanted: wanted.to_owned(), home: home.to_owned() })
-        }
+        Some(wanted) if wanted != home => Err(WebhookError::Namespace {
+            operator: operator.to_owned(),
+            wanted: wanted.to_owned(),
+            home: home.to_owned(),
+        }),
         _ => Ok(WebhookService { name, port, target }),
     }
 }
@@ -120,9 +125,19 @@ pub(crate) fn certificate_folder(operators: &[Operator]) -> Result<Option<String
     let mut folder: Option<String> = None;
     for operator in operators {
         let of_webhooks = operator.settings.admission.server.iter().flat_map(|server| {
-            [&server.certificate.certfile, &server.certificate.pkeyfile, &server.certificate.cafile, &server.verification.cafile]
+            [
+                &server.certificate.certfile,
+                &server.certificate.pkeyfile,
+                &server.certificate.cafile,
+                &server.verification.cafile,
+            ]
         });
-        let of_hooks = operator.settings.hooks.server.iter().flat_map(|server| [&server.certfile, &server.pkeyfile, &server.verify_cafile]);
+        let of_hooks = operator
+            .settings
+            .hooks
+            .server
+            .iter()
+            .flat_map(|server| [&server.certfile, &server.pkeyfile, &server.verify_cafile]);
         for file in of_webhooks.chain(of_hooks).flatten() {
             let parent = file.rsplit_once('/').map_or("", |(parent, _)| parent);
             if !file.starts_with('/') || folder.as_deref().is_some_and(|folder| folder != parent) || parent.is_empty() {
@@ -169,7 +184,10 @@ mod tests {
         let expected = vec![WebhookService { name: "guard".to_owned(), port: 443, target: 9443 }];
         assert_eq!(of("{kind: server, port: 9443, service: {name: guard}, secret: {name: s}}"), Ok(expected));
         let by_host = vec![WebhookService { name: "guard".to_owned(), port: 9443, target: 9443 }];
-        assert_eq!(of("{kind: server, port: 9443, host: guard.ops.svc, certfile: /tls/a, pkeyfile: /tls/b}"), Ok(by_host));
+        assert_eq!(
+            of("{kind: server, port: 9443, host: guard.ops.svc, certfile: /tls/a, pkeyfile: /tls/b}"),
+            Ok(by_host)
+        );
     }
 
     #[test]
@@ -191,7 +209,10 @@ mod tests {
     #[test]
     fn given_certificates_are_in_one_folder() {
         let folder = |server: &str| certificate_folder(&operators(server));
-        assert_eq!(folder("{kind: server, certfile: /tls/a, pkeyfile: /tls/b, cafile: /tls/c}"), Ok(Some("/tls".to_owned())));
+        assert_eq!(
+            folder("{kind: server, certfile: /tls/a, pkeyfile: /tls/b, cafile: /tls/c}"),
+            Ok(Some("/tls".to_owned()))
+        );
         assert!(folder("{kind: server, certfile: /tls/a, pkeyfile: /keys/b}").is_err());
         assert!(folder("{kind: server, certfile: a, pkeyfile: b}").is_err());
         assert_eq!(folder("{kind: server}"), Ok(None));

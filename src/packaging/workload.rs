@@ -10,7 +10,8 @@ use crate::object::namespace;
 /// The user and group of the process, which images need not know.
 const USER: u32 = 65_532;
 
-/// Slow starts are no failures: startup functions, discovery, and a login that waits for the API server have ten minutes.
+/// Slow starts are no failures: startup functions, discovery, and a login that waits for the API server have ten
+/// minutes.
 const STARTUP: (u32, u32) = (2, 300);
 
 /// The parts of the workload that are values of a chart.
@@ -67,7 +68,8 @@ pub(super) fn namespace(package: &Package) -> Value {
 
 /// Returns the files of the operator; `text` writes each of them.
 pub(super) fn config_map(package: &Package, tree: &FileTree, text: impl Fn(&str, &str) -> Value) -> Value {
-    let data: Map<String, Value> = tree.files.iter().map(|(path, file)| (file.key.clone(), text(path, &file.text))).collect();
+    let data: Map<String, Value> =
+        tree.files.iter().map(|(path, file)| (file.key.clone(), text(path, &file.text))).collect();
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(package, &files_name(package)), "data": data})
 }
 
@@ -208,13 +210,17 @@ fn volumes(package: &Package) -> Vec<Value> {
     if let Files::Mounted(tree) = &package.files {
         let mut source = json!({"name": files_name(package)});
         if !tree.is_flat() {
-            let items: Vec<Value> = tree.files.iter().map(|(path, file)| json!({"key": file.key, "path": path})).collect();
+            let items: Vec<Value> =
+                tree.files.iter().map(|(path, file)| json!({"key": file.key, "path": path})).collect();
             source["items"] = json!(items);
         }
         volumes.push(json!({"name": "files", "configMap": source}));
     }
     volumes.extend(
-        package.secrets.iter().map(|MountedSecret { volume, secret, .. }| json!({"name": volume, "secret": {"secretName": secret}})),
+        package
+            .secrets
+            .iter()
+            .map(|MountedSecret { volume, secret, .. }| json!({"name": volume, "secret": {"secretName": secret}})),
     );
     if package.has_programs {
         volumes.push(json!({"name": "tmp", "emptyDir": {}}));
@@ -227,7 +233,11 @@ fn mounts(package: &Package) -> Vec<Value> {
     let files = matches!(package.files, Files::Mounted(_)).then(|| mount("files", DIRECTORY));
     // All of the image is read-only.
     let temporary = package.has_programs.then(|| json!({"name": "tmp", "mountPath": "/tmp"}));
-    files.into_iter().chain(package.secrets.iter().map(|secret| mount(secret.volume, &secret.path))).chain(temporary).collect()
+    files
+        .into_iter()
+        .chain(package.secrets.iter().map(|secret| mount(secret.volume, &secret.path)))
+        .chain(temporary)
+        .collect()
 }
 
 /// Returns the disruption budget: at most one replica is away while nodes are drained.
@@ -285,8 +295,7 @@ pub(super) fn peerings(package: &Package) -> Vec<Value> {
     }
     let patterns: Vec<namespace::Pattern> =
         package.served.iter().filter_map(|text| namespace::Pattern::of_sound_globs(text).ok()).collect();
-    let object =
-        |namespace: String| json!({"apiVersion": "kopf.dev/v1", "kind": "KopfPeering", "metadata": {"name": name, "namespace": namespace}});
+    let object = |namespace: String| json!({"apiVersion": "kopf.dev/v1", "kind": "KopfPeering", "metadata": {"name": name, "namespace": namespace}});
     namespace::exact(&patterns).into_iter().map(object).collect()
 }
 

@@ -128,7 +128,11 @@ impl Writer {
         }
         let quoted: String = json!(text).to_string().chars().map(printable).collect();
         // Texts with a template that is known are for Helm to evaluate; no other text is.
-        if self.reader == Reader::Helm && !text.contains(RELEASE_NAMESPACE) { quoted.replace("{{", "{{ `{{` }}") } else { quoted }
+        if self.reader == Reader::Helm && !text.contains(RELEASE_NAMESPACE) {
+            quoted.replace("{{", "{{ `{{` }}")
+        } else {
+            quoted
+        }
     }
 }
 
@@ -186,7 +190,8 @@ mod tests {
             "🙂\n🙂",
         ];
         let list: Vec<Value> = texts.iter().map(|text| json!(text)).collect();
-        let map: Map<String, Value> = texts.iter().map(|text| ((*text).to_owned(), json!({"of": [text, {"a": text}]}))).collect();
+        let map: Map<String, Value> =
+            texts.iter().map(|text| ((*text).to_owned(), json!({"of": [text, {"a": text}]}))).collect();
         let value = json!({"list": list, "map": map, "nested": [[1, [2]], [], {}, {"a": {}, "b": [[]]}, [{"x": 1, "y": [2]}]], "n": [null, 1.5, -3, false]});
         let text = document(&value, Reader::Parser);
         assert_eq!(yaml::parse(&text).unwrap(), [value], "{text}");
@@ -196,6 +201,9 @@ mod tests {
     #[test]
     fn helm_evaluates_templates_and_nothing_else() {
         let value = json!({"a": template("{{ .Values.a }}"), "b": "{{ b }}\n", "c": "{{ .Release.Namespace }}"});
-        assert_eq!(document(&value, Reader::Helm), "a: {{ .Values.a }}\nb: \"{{ `{{` }} b }}\\n\"\nc: \"{{ .Release.Namespace }}\"\n");
+        assert_eq!(
+            document(&value, Reader::Helm),
+            "a: {{ .Values.a }}\nb: \"{{ `{{` }} b }}\\n\"\nc: \"{{ .Release.Namespace }}\"\n"
+        );
     }
 }

@@ -69,7 +69,9 @@ struct Progress<'a> {
 impl<'a> Progress<'a> {
     fn of(storage: &'a ProgressStorage) -> Self {
         match storage {
-            ProgressStorage::Annotations(annotations) => Self { written: vec![Slot::Prefix(&annotations.prefix)], purged: Vec::new() },
+            ProgressStorage::Annotations(annotations) => {
+                Self { written: vec![Slot::Prefix(&annotations.prefix)], purged: Vec::new() }
+            }
             ProgressStorage::Status(status) => {
                 Self { written: vec![Slot::Field(&status.field), Slot::Field(&status.touch_field)], purged: Vec::new() }
             }
@@ -106,7 +108,10 @@ mod tests {
     }
 
     fn annotations(prefix: &str) -> ProgressStorage {
-        ProgressStorage::Annotations(ProgressAnnotations { prefix: prefix.to_owned(), ..ProgressAnnotations::default() })
+        ProgressStorage::Annotations(ProgressAnnotations {
+            prefix: prefix.to_owned(),
+            ..ProgressAnnotations::default()
+        })
     }
 
     fn essence(prefix: &str, key: &str) -> DiffbaseStorage {
@@ -134,8 +139,10 @@ mod tests {
         let status = |name: &str| ProgressStorage::Status(ProgressStatus::named(name));
         let one = named("a/f", status("a"), DiffbaseStorage::Status(DiffbaseStatus::named("a")));
         assert_eq!(one.clashes(&named("b/f", status("b"), DiffbaseStorage::Status(DiffbaseStatus::named("b")))), []);
-        let above =
-            ProgressStatus { field: vec!["status".to_owned(), "a".to_owned()], touch_field: vec!["status".to_owned(), "t".to_owned()] };
+        let above = ProgressStatus {
+            field: vec!["status".to_owned(), "a".to_owned()],
+            touch_field: vec!["status".to_owned(), "t".to_owned()],
+        };
         let other = named("b/f", ProgressStorage::Status(above), essence("b.dev", "last"));
         assert_eq!(one.clashes(&other), [Clash::Progress, Clash::Diffbase]);
     }

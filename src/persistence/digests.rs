@@ -1,7 +1,7 @@
 //! Keyed digests in place of the values of a Secret in its last handled essence.
 //!
-//! A digest shows whether a value has changed, but not the earlier value: the read essence has the present value where the digest is that
-//! of the present value, and [`HIDDEN`] elsewhere.
+//! A digest shows whether a value has changed, but not the earlier value: the read essence has the present value where
+//! the digest is that of the present value, and [`HIDDEN`] elsewhere.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -95,14 +95,15 @@ impl Keys {
     /// If there is no key, or a key is too short.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let lines = text.lines().map(str::trim).enumerate().filter(|(_, line)| !line.is_empty());
-        let keys = lines
-            .map(|(index, key)| if key.len() < MIN_KEY { Err(KeyError::Short { line: index + 1 }) } else { Ok(Key::new(key.as_bytes())) });
+        let keys = lines.map(|(index, key)| {
+            if key.len() < MIN_KEY { Err(KeyError::Short { line: index + 1 }) } else { Ok(Key::new(key.as_bytes())) }
+        });
         let keys: Vec<Key> = keys.collect::<Result<_, _>>()?;
         if keys.is_empty() { Err(KeyError::None) } else { Ok(Self(keys.into())) }
     }
 
-    /// Returns the key for the embedded API server, whose objects are not worth protecting: with a fixed key, the same scenario has the
-    /// same objects.
+    /// Returns the key for the embedded API server, whose objects are not worth protecting: with a fixed key, the same
+    /// scenario has the same objects.
     pub fn of_embedded_server() -> Self {
         Self(Arc::new([Key::new(b"the embedded API server is for development and tests")]))
     }
@@ -169,20 +170,25 @@ impl SecretStorage {
         }
     }
 
-    /// Returns an essence with digests in place of the values, if it is that of a Secret and there is a key. Digests are kept.
+    /// Returns an essence with digests in place of the values, if it is that of a Secret and there is a key. Digests
+    /// are kept.
     pub fn digested<'e>(&self, body: &Body, essence: &'e Value) -> Cow<'e, Value> {
         let Some(newest) = self.keys.newest().filter(|_| is_secret(body)) else { return Cow::Borrowed(essence) };
         let mut digested = essence.clone();
-        replace(&mut digested, body, |position, value| (!is_digest(value)).then(|| Value::String(newest.digest(position, value))));
+        replace(&mut digested, body, |position, value| {
+            (!is_digest(value)).then(|| Value::String(newest.digest(position, value)))
+        });
         Cow::Owned(digested)
     }
 
-    /// Returns a stored essence with values in place of the digests: the present value if it is the same, else [`HIDDEN`].
+    /// Returns a stored essence with values in place of the digests: the present value if it is the same, else
+    /// [`HIDDEN`].
     pub(super) fn restored(&self, body: &Body, mut stored: Value) -> Value {
         if is_secret(body) {
             replace(&mut stored, body, |position, value| {
                 let digest = value.as_str().filter(|_| is_digest(value))?;
-                let present = position.present_value().filter(|present| self.keys.is_digest_of(digest, position, present));
+                let present =
+                    position.present_value().filter(|present| self.keys.is_digest_of(digest, position, present));
                 Some(present.cloned().unwrap_or_else(|| Value::String(HIDDEN.to_owned())))
             });
         }
@@ -211,7 +217,8 @@ impl SecretStorage {
 fn replace(essence: &mut Value, body: &Body, mut replacement: impl FnMut(&ValuePosition<'_>, &Value) -> Option<Value>) {
     let mut replace = |field: &str, key: &str, value: &mut Value| {
         // Null is as good as nothing.
-        if let Some(replacement) = replacement(&ValuePosition { body, field, key }, value).filter(|_| !value.is_null()) {
+        if let Some(replacement) = replacement(&ValuePosition { body, field, key }, value).filter(|_| !value.is_null())
+        {
             *value = replacement;
         }
     };
@@ -234,7 +241,8 @@ fn id_of(text: &str) -> Option<&str> {
     Some(id)
 }
 
-/// Returns the HMAC with SHA-256 (RFC 2104) of texts. Each text follows its length, so that no two lists have the same digest.
+/// Returns the HMAC with SHA-256 (RFC 2104) of texts. Each text follows its length, so that no two lists have the same
+/// digest.
 fn hmac(key: &[u8], texts: &[&[u8]]) -> [u8; 32] {
     let lengths: Vec<[u8; 8]> = texts.iter().map(|text| (text.len() as u64).to_be_bytes()).collect();
     hmac_of(key, lengths.iter().zip(texts).flat_map(|(length, text)| [&length[..], text]))
@@ -261,7 +269,9 @@ mod tests {
     }
 
     fn secret(data: Value) -> Body {
-        Body::from(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "ns", "name": "s"}, "data": data}))
+        Body::from(
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "ns", "name": "s"}, "data": data}),
+        )
     }
 
     fn essence(data: Value) -> Value {
@@ -291,7 +301,8 @@ mod tests {
             ),
         ];
         for (key, message, expected) in cases {
-            let digits = hmac_of(key, [message]).iter().fold(String::new(), |digits, byte| format!("{digits}{byte:02x}"));
+            let digits =
+                hmac_of(key, [message]).iter().fold(String::new(), |digits, byte| format!("{digits}{byte:02x}"));
             assert_eq!(digits, expected);
             let (one, other) = message.split_at(message.len() / 2);
             assert_eq!(hmac_of(key, [one, other]), hmac_of(key, [message]), "the pieces do not matter");
@@ -303,7 +314,8 @@ mod tests {
     fn a_stored_essence_of_a_secret_has_its_keys_and_no_values() {
         let digests = storage(SecretForm::Digests, NEW);
         let body = secret(json!({"a": "aHVudGVyMg==", "b": "aHVudGVyMg=="}));
-        let stored = digests.stored(&body, &essence(json!({"a": "aHVudGVyMg==", "b": "aHVudGVyMg==", "c": null}))).into_owned();
+        let stored =
+            digests.stored(&body, &essence(json!({"a": "aHVudGVyMg==", "b": "aHVudGVyMg==", "c": null}))).into_owned();
         assert!(!stored.to_string().contains("aHVudGVyMg"), "{stored}");
         let digest = |key: &str| stored["data"][key].as_str().unwrap().to_owned();
         assert!(digest("a").starts_with("hmac-sha256:") && digest("a").len() == 12 + 8 + 1 + 43, "{}", digest("a"));
@@ -312,14 +324,16 @@ mod tests {
             (&stored["data"]["c"], &stored["type"], &stored["metadata"]["labels"]["a"]),
             (&Value::Null, &json!("Opaque"), &json!("b"))
         );
-        let elsewhere = Body::from(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "ns", "name": "other"}}));
+        let elsewhere =
+            Body::from(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "ns", "name": "other"}}));
         assert_ne!(digests.stored(&elsewhere, &essence(json!({"a": "aHVudGVyMg=="})))["data"]["a"], digest("a"));
         assert_eq!(*digests.stored(&body, &stored), stored, "digests are not digested");
     }
 
     #[test]
     fn other_objects_and_other_settings_keep_their_values() {
-        let config = Body::from(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "s"}, "data": {"a": "b"}}));
+        let config =
+            Body::from(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "s"}, "data": {"a": "b"}}));
         let written = essence(json!({"a": "b"}));
         assert!(matches!(storage(SecretForm::Digests, NEW).stored(&config, &written), Cow::Borrowed(_)));
         assert!(matches!(storage(SecretForm::Values, NEW).stored(&secret(json!({})), &written), Cow::Borrowed(_)));
@@ -330,7 +344,8 @@ mod tests {
         for form in [SecretForm::Values, SecretForm::Digests] {
             let reading = storage(form, NEW);
             let before = secret(json!({"same": "YQ==", "changed": "Yg==", "removed": "Yw=="}));
-            let stored = storage(SecretForm::Digests, NEW).stored(&before, &essence(before["data"].clone())).into_owned();
+            let stored =
+                storage(SecretForm::Digests, NEW).stored(&before, &essence(before["data"].clone())).into_owned();
             let after = secret(json!({"same": "YQ==", "changed": "ZA==", "added": "ZQ=="}));
             let restored = reading.restored(&after, stored);
             assert_eq!(restored, essence(json!({"same": "YQ==", "changed": "***", "removed": "***"})));
@@ -358,8 +373,13 @@ mod tests {
         assert!(is_outdated(SecretForm::Digests, &values) && !is_outdated(SecretForm::Values, &values));
         assert!(!is_outdated(SecretForm::Digests, &of_key(NEW)) && is_outdated(SecretForm::Values, &of_key(NEW)));
         assert!(is_outdated(SecretForm::Digests, &of_key(OLD)), "an old key can be dropped once nothing needs it");
-        for without_values in [json!({"type": "Opaque"}), json!({"data": {}}), json!({"data": null}), json!({"data": {"a": null}})] {
-            assert!(!is_outdated(SecretForm::Digests, &without_values), "there is nothing to digest in {without_values}");
+        for without_values in
+            [json!({"type": "Opaque"}), json!({"data": {}}), json!({"data": null}), json!({"data": {"a": null}})]
+        {
+            assert!(
+                !is_outdated(SecretForm::Digests, &without_values),
+                "there is nothing to digest in {without_values}"
+            );
         }
     }
 
@@ -369,7 +389,10 @@ mod tests {
         assert_eq!(Keys::parse(&format!("{NEW}\n\nshort")), Err(KeyError::Short { line: 3 }));
         let keys = Keys::parse(&format!("{NEW}\n{OLD}")).unwrap();
         assert!(!format!("{keys:?}").contains("characters"), "{keys:?}");
-        assert_eq!(SecretStorage { form: SecretForm::Digests, keys: Keys::default() }.with_keys(&Keys::default()), Err(MissingKey));
+        assert_eq!(
+            SecretStorage { form: SecretForm::Digests, keys: Keys::default() }.with_keys(&Keys::default()),
+            Err(MissingKey)
+        );
         assert_eq!(SecretStorage::default().with_keys(&Keys::default()), Ok(SecretStorage::default()));
         assert!(SecretStorage { form: SecretForm::Digests, ..SecretStorage::default() }.with_keys(&keys).is_ok());
     }

@@ -37,15 +37,16 @@ pub fn handled(storages: &Storages, body: &Body) -> Result<Option<Value>, Broken
     Ok(stored)
 }
 
-/// Tells whether the last handled essence of a Secret is to be written in another form, though nothing has changed: the setting or the key
-/// of digests is another one.
+/// Tells whether the last handled essence of a Secret is to be written in another form, though nothing has changed: the
+/// setting or the key of digests is another one.
 pub fn is_outdated(storages: &Storages, body: &Body) -> bool {
     secret::is_secret(body)
-        && handled(storages, body).is_ok_and(|stored| stored.is_some_and(|stored| storages.secrets.is_outdated(body, &stored)))
+        && handled(storages, body)
+            .is_ok_and(|stored| stored.is_some_and(|stored| storages.secrets.is_outdated(body, &stored)))
 }
 
-/// Returns the fields that must be part of the essences of a kind because of its handlers. Indexes are not included, since they follow
-/// every event.
+/// Returns the fields that must be part of the essences of a kind because of its handlers. Indexes are not included,
+/// since they follow every event.
 pub fn extra_fields<'a>(handlers: impl IntoIterator<Item = &'a Handler>) -> Vec<Vec<String>> {
     let mut fields: Vec<Vec<String>> = handlers
         .into_iter()
@@ -103,7 +104,9 @@ fn parse(place: &str, stored: Option<&Value>) -> Result<Option<Value>, BrokenRec
 pub fn build(storage: &DiffbaseStorage, body: &Body, extra_fields: &[Vec<String>]) -> Result<Value, BrokenRecord> {
     let none = Vec::new();
     let (ignored, own_keys) = match storage {
-        DiffbaseStorage::Annotations(storage) => (&storage.ignored_fields, key::keys(&storage.prefix, &storage.key, storage.v1, body)),
+        DiffbaseStorage::Annotations(storage) => {
+            (&storage.ignored_fields, key::keys(&storage.prefix, &storage.key, storage.v1, body))
+        }
         DiffbaseStorage::Status(storage) => (&storage.ignored_fields, Vec::new()),
         DiffbaseStorage::Multi(_) => (&none, Vec::new()),
     };
@@ -149,7 +152,8 @@ fn build_base(body: &Body, extra_fields: &[Vec<String>]) -> Result<Map<String, V
     essence.insert("metadata".to_owned(), Value::Object(kept));
     for field in extra_fields {
         if let Some(value) = resolve_strictly(body, field)? {
-            path::ensure(&mut essence, field, value.clone()).map_err(|error| broken(&error.path, &error.to_string()))?;
+            path::ensure(&mut essence, field, value.clone())
+                .map_err(|error| broken(&error.path, &error.to_string()))?;
         }
     }
     remove_empty_stanzas(&mut essence);
@@ -167,7 +171,12 @@ pub fn is_in_annotations(storage: &DiffbaseStorage) -> bool {
 
 /// Tells whether a patch of annotations does not change the essence, because it contains only annotations of operators.
 pub fn is_kept_by(body: &Body, patched: &Map<String, Value>) -> bool {
-    let before = body.metadata().and_then(|metadata| metadata.get("annotations")).and_then(Value::as_object).cloned().unwrap_or_default();
+    let before = body
+        .metadata()
+        .and_then(|metadata| metadata.get("annotations"))
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default();
     let mut after = before.clone();
     for (key, value) in patched {
         match value {
@@ -178,12 +187,14 @@ pub fn is_kept_by(body: &Body, patched: &Map<String, Value>) -> bool {
     cleaned(&before) == cleaned(&after)
 }
 
-/// Removes kubectl's annotation, and the annotations of all operators, recognised by kopf's prefix or by their marker annotation.
+/// Removes kubectl's annotation, and the annotations of all operators, recognised by kopf's prefix or by their marker
+/// annotation.
 fn cleaned(annotations: &Map<String, Value>) -> Map<String, Value> {
     let is_known = |prefix: &str| prefix == "kopf.zalando.org" || prefix.ends_with(".kopf.zalando.org");
     let is_marked = |prefix: &str| is_known(prefix) || annotations.contains_key(&format!("{prefix}/kopf-managed"));
     let is_kept = |key: &str| {
-        key != "kubectl.kubernetes.io/last-applied-configuration" && !key.split_once('/').is_some_and(|(prefix, _)| is_marked(prefix))
+        key != "kubectl.kubernetes.io/last-applied-configuration"
+            && !key.split_once('/').is_some_and(|(prefix, _)| is_marked(prefix))
     };
     annotations.iter().filter(|(key, _)| is_kept(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }

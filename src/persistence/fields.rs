@@ -6,8 +6,8 @@ use crate::object::equality::is_falsy;
 use crate::object::path;
 use crate::object::{Body, Patch};
 
-/// Marks a custom annotation prefix as an operator's, as kopf does. The default prefix is known, and prefixes that begin with `kopf.` are
-/// not marked.
+/// Marks a custom annotation prefix as an operator's, as kopf does. The default prefix is known, and prefixes that
+/// begin with `kopf.` are not marked.
 pub(super) fn mark(prefix: &str, body: &Body, patch: &mut Patch) {
     if prefix.is_empty() || prefix.starts_with("kopf.") {
         return;
@@ -23,7 +23,8 @@ pub(super) fn annotate(patch: &mut Patch, key: &str, value: Value) {
     ensure(patch, &annotation_field(key), value);
 }
 
-/// Adds a field to the patch. If a handler has set a parent of the field to another type than a mapping, the parent is replaced.
+/// Adds a field to the patch. If a handler has set a parent of the field to another type than a mapping, the parent is
+/// replaced.
 pub(super) fn ensure(patch: &mut Patch, field: &[String], value: Value) {
     if path::ensure(&mut patch.merge, field, value.clone()).is_err() {
         let mut map = &mut patch.merge;

@@ -33,12 +33,13 @@ fn is_longer(prefix: &str, id: &str) -> bool {
     prefix.len() + 1 + id.len() > MAX_NAME && prefix.chars().count() + 1 + id.chars().count() > MAX_NAME
 }
 
-/// Returns the id as used on this object: Deployments copy their annotations to their ReplicaSets, where they must not be taken for own
-/// ones.
+/// Returns the id as used on this object: Deployments copy their annotations to their ReplicaSets, where they must not
+/// be taken for own ones.
 pub fn marked<'a>(id: &'a str, body: &Body) -> Cow<'a, str> {
     let is_of_deployment = || {
         let owners = body.metadata().and_then(|metadata| metadata.get("ownerReferences")).and_then(Value::as_array);
-        owners.is_some_and(|owners| owners.iter().any(|owner| owner.get("kind").is_some_and(|kind| kind == "Deployment")))
+        owners
+            .is_some_and(|owners| owners.iter().any(|owner| owner.get("kind").is_some_and(|kind| kind == "Deployment")))
     };
     let is_replica_set = body.get("kind").is_some_and(|kind| kind == "ReplicaSet");
     if is_replica_set && is_of_deployment() { format!("{id}-ofDRS").into() } else { id.into() }
@@ -83,7 +84,8 @@ fn cut(text: &str, count: isize) -> String {
 
 fn suffix(text: &str) -> String {
     let digest = Blake2b::<U4>::digest(text.as_bytes());
-    let alphabet = Alphabet::new("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-.").expect("64 different characters");
+    let alphabet = Alphabet::new("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-.")
+        .expect("64 different characters");
     let encoded = GeneralPurpose::new(&alphabet, general_purpose::PAD).encode(digest);
     format!("-{}", encoded.trim_end_matches(['=', '-', '.']))
 }

@@ -88,7 +88,8 @@ mod tests {
 
     #[test]
     fn other_fields_are_kept_and_malformed_ones_are_replaced() {
-        let mut lease = json!({"metadata": {"name": "demo", "labels": {"a": "b"}}, "spec": {"strategy": "OldestEmulationVersion"}});
+        let mut lease =
+            json!({"metadata": {"name": "demo", "labels": {"a": "b"}}, "spec": {"strategy": "OldestEmulationVersion"}});
         assert_eq!(read(&lease), LeaseRecord::default());
         write(&record(), &mut lease);
         assert_eq!((read(&lease), &lease["metadata"]["labels"]["a"]), (record(), &json!("b")));

@@ -46,9 +46,11 @@ pub fn read(status: Option<&Value>, now: Timestamp) -> Records {
 /// The reason why it cannot be read.
 pub fn read_one(identity: &str, record: &Value, now: Timestamp) -> Result<Peer, String> {
     let fields = record.as_object().ok_or("it is not a mapping")?;
-    let priority = fields.get("priority").map_or(Ok(0), |value| whole(value).ok_or_else(|| unreadable("priority", value)))?;
-    let lifetime =
-        fields.get("lifetime").map_or(Ok(DEFAULT_LIFETIME), |value| seconds(value).ok_or_else(|| unreadable("lifetime", value)))?;
+    let priority =
+        fields.get("priority").map_or(Ok(0), |value| whole(value).ok_or_else(|| unreadable("priority", value)))?;
+    let lifetime = fields
+        .get("lifetime")
+        .map_or(Ok(DEFAULT_LIFETIME), |value| seconds(value).ok_or_else(|| unreadable("lifetime", value)))?;
     let last_seen = match fields.get("lastseen") {
         None | Some(Value::Null) => Moment::utc(now),
         Some(value) => value.as_str().and_then(moment).ok_or_else(|| unreadable("lastseen", value))?,
@@ -102,7 +104,8 @@ pub fn record_of(peer: &Peer) -> Value {
     json!({"priority": peer.priority, "lifetime": peer.lifetime, "lastseen": written(peer.last_seen)})
 }
 
-/// Returns the changes of a peering object that write a record, or remove it: a record without a lifetime would be invalid at once.
+/// Returns the changes of a peering object that write a record, or remove it: a record without a lifetime would be
+/// invalid at once.
 pub fn keep_alive(identity: &str, priority: i64, lifetime: i64, now: Timestamp) -> Map<String, Value> {
     let record = if lifetime > 0 { record(priority, lifetime, now) } else { Value::Null };
     changes([(identity.to_owned(), record)])
@@ -143,12 +146,22 @@ mod tests {
             ("2020-01-01", "2020-01-01T00:00:00+00:00"),
         ];
         for (text, shown) in times {
-            assert_eq!(seen(json!({"lastseen": text})), format!("priority=0, lifetime=60, lastseen='{shown}'"), "{text}");
+            assert_eq!(
+                seen(json!({"lastseen": text})),
+                format!("priority=0, lifetime=60, lastseen='{shown}'"),
+                "{text}"
+            );
         }
         for (lifetime, read) in [(json!("30"), "30"), (json!(30.9), "30"), (json!(-5), "-5")] {
             assert!(seen(json!({"lifetime": lifetime})).contains(&format!("lifetime={read},")), "{lifetime}");
         }
-        for record in [json!(null), json!(5), json!({"lastseen": "yesterday"}), json!({"lastseen": 5}), json!({"priority": "high"})] {
+        for record in [
+            json!(null),
+            json!(5),
+            json!({"lastseen": "yesterday"}),
+            json!({"lastseen": 5}),
+            json!({"priority": "high"}),
+        ] {
             assert!(seen(record.clone()).starts_with("it"), "{record}");
         }
         assert_eq!(seen(json!({"lifetime": "1.5"})), r#"its lifetime is "1.5""#);
@@ -159,14 +172,18 @@ mod tests {
         let records = read_from(&json!({"a": {"priority": 1}, "b": {"lastseen": "x"}, "c": {}}));
         let names: Vec<&str> = records.peers.iter().map(|peer| peer.identity.as_str()).collect();
         assert_eq!((names, records.malformed.len()), (vec!["a", "c"], 1));
-        assert_eq!([read(None, Timestamp::UNIX_EPOCH), read_from(&json!("x"))], [Records::default(), Records::default()]);
+        assert_eq!(
+            [read(None, Timestamp::UNIX_EPOCH), read_from(&json!("x"))],
+            [Records::default(), Records::default()]
+        );
     }
 
     #[test]
     fn own_records_are_written_as_by_kopf_and_read_again() {
         let now: Timestamp = NOW.parse().unwrap();
         let written = keep_alive("me", 7, 33, now);
-        let expected = json!({"status": {"me": {"priority": 7, "lifetime": 33, "lastseen": "2020-01-01T00:00:00.500000+00:00"}}});
+        let expected =
+            json!({"status": {"me": {"priority": 7, "lifetime": 33, "lastseen": "2020-01-01T00:00:00.500000+00:00"}}});
         assert_eq!(Value::from(written.clone()), expected);
         let peer = read(written.get("status"), now).peers.remove(0);
         assert_eq!(record_of(&peer), expected["status"]["me"]);

@@ -37,7 +37,10 @@ impl Records for Stored {
     fn is_exact(&self, id: &str, record: &Record) -> bool {
         let Ok(Some((_, Value::Object(stored)))) = fetch(&self.storages.progress, &self.body, id) else { return false };
         let stored = stored.into_iter().filter(|(_, value)| !value.is_null()).collect();
-        let written = entries(record).into_iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.to_owned(), value));
+        let written = entries(record)
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key.to_owned(), value));
         equality::equal(&Value::Object(stored), &Value::Object(written.collect()))
     }
 }
@@ -64,11 +67,17 @@ fn fetch(storage: &ProgressStorage, body: &Body, id: &str) -> Result<Option<(Str
     }
 }
 
-fn fetch_annotation(storage: &ProgressAnnotations, body: &Body, id: &str) -> Result<Option<(String, Value)>, BrokenRecord> {
+fn fetch_annotation(
+    storage: &ProgressAnnotations,
+    body: &Body,
+    id: &str,
+) -> Result<Option<(String, Value)>, BrokenRecord> {
     for key in key::keys(&storage.prefix, id, storage.v1, body) {
         let record = match body.annotation(&key) {
             None => continue,
-            Some(Value::String(text)) => serde_json::from_str(text).map_err(|error| broken(&key, &error.to_string()))?,
+            Some(Value::String(text)) => {
+                serde_json::from_str(text).map_err(|error| broken(&key, &error.to_string()))?
+            }
             Some(other) => other.clone(),
         };
         if !Value::is_null(&record) {
@@ -101,7 +110,9 @@ fn read(map: &Map<String, Value>, now: Timestamp) -> Result<Record, String> {
         success: is_set("success"),
         failure: is_set("failure"),
         message: text("message"),
-        subrefs: subrefs.map(|ids| ids.iter().filter_map(Value::as_str).map(str::to_owned).collect()).unwrap_or_default(),
+        subrefs: subrefs
+            .map(|ids| ids.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+            .unwrap_or_default(),
     })
 }
 

@@ -37,8 +37,8 @@ impl ScheduleRecord {
         json!({"cron": cron, "timezone": timezone, "doneUntil": done_until.to_string()}).to_string()
     }
 
-    /// Returns the time until which the ticks of a schedule are done; `None` if the record is of other ticks: those of a changed schedule
-    /// were not missed before.
+    /// Returns the time until which the ticks of a schedule are done; `None` if the record is of other ticks: those of
+    /// a changed schedule were not missed before.
     pub fn done_until(&self, schedule: &CronSchedule) -> Option<Timestamp> {
         (*self == Self::of(schedule, self.done_until)).then_some(self.done_until)
     }
@@ -49,8 +49,8 @@ pub(crate) fn config_map(operator: &str) -> String {
     format!("{operator}.schedules.kopfd.dev")
 }
 
-/// Returns the key of a schedule in the ConfigMap. Keys have only letters, digits, `-`, `_` and `.`; other characters of ids, and dots, are
-/// written as a dot with their hexadecimal number.
+/// Returns the key of a schedule in the ConfigMap. Keys have only letters, digits, `-`, `_` and `.`; other characters
+/// of ids, and dots, are written as a dot with their hexadecimal number.
 pub(crate) fn key(id: &str) -> String {
     id.chars().fold(String::new(), |key, c| match c {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '_' => key + c.encode_utf8(&mut [0; 4]),
@@ -71,7 +71,10 @@ mod tests {
     const STORED: &str = r#"{"cron":"0 3 * * *","doneUntil":"2020-01-01T02:00:00Z","timezone":"Europe/Berlin"}"#;
 
     fn schedule(cron: &str, zone: &str) -> CronSchedule {
-        CronSchedule { ticks: Ticks { cron: Cron::from_str(cron).unwrap(), timezone: TimeZone::get(zone).unwrap() }, catches_up: true }
+        CronSchedule {
+            ticks: Ticks { cron: Cron::from_str(cron).unwrap(), timezone: TimeZone::get(zone).unwrap() },
+            catches_up: true,
+        }
     }
 
     #[test]

@@ -33,7 +33,9 @@ impl Storages {
     /// Returns the prefix of the annotations of progress, or kopf's prefix if progress is not stored in annotations.
     pub fn prefix(&self) -> &str {
         match &self.progress {
-            ProgressStorage::Annotations(annotations) | ProgressStorage::Smart { annotations, .. } => &annotations.prefix,
+            ProgressStorage::Annotations(annotations) | ProgressStorage::Smart { annotations, .. } => {
+                &annotations.prefix
+            }
             ProgressStorage::Status(_) | ProgressStorage::Multi(_) => PREFIX,
         }
     }
@@ -144,7 +146,12 @@ pub struct DiffbaseAnnotations {
 
 impl Default for DiffbaseAnnotations {
     fn default() -> Self {
-        Self { prefix: PREFIX.to_owned(), key: "last-handled-configuration".to_owned(), v1: true, ignored_fields: Vec::new() }
+        Self {
+            prefix: PREFIX.to_owned(),
+            key: "last-handled-configuration".to_owned(),
+            v1: true,
+            ignored_fields: Vec::new(),
+        }
     }
 }
 
@@ -180,7 +187,10 @@ mod tests {
         let prefix = |progress| Storages { progress, ..Storages::default() }.prefix().to_owned();
         let annotations = || ProgressAnnotations { prefix: "example.com".to_owned(), ..ProgressAnnotations::default() };
         assert_eq!(prefix(ProgressStorage::Annotations(annotations())), "example.com");
-        assert_eq!(prefix(ProgressStorage::Smart { annotations: annotations(), status: ProgressStatus::default() }), "example.com");
+        assert_eq!(
+            prefix(ProgressStorage::Smart { annotations: annotations(), status: ProgressStatus::default() }),
+            "example.com"
+        );
         assert_eq!(prefix(ProgressStorage::Status(ProgressStatus::default())), "kopf.zalando.org");
     }
 }

@@ -9,7 +9,8 @@ use serde_json::{Number, Value};
 
 use crate::handling::Moment;
 
-/// Returns JSON without white space, with all characters except printable ASCII escaped, and floats in the form of Python.
+/// Returns JSON without white space, with all characters except printable ASCII escaped, and floats in the form of
+/// Python.
 pub fn json(value: &Value) -> String {
     let mut text = String::new();
     write_value(&mut text, value);
@@ -114,7 +115,8 @@ pub fn moment(moment: Moment) -> String {
     let (sign, east) = if moment.offset < 0 { ('-', -moment.offset) } else { ('+', moment.offset) };
     let (hour, minute, second) = (time.hour(), time.minute(), time.second());
     let mut text = String::with_capacity("2020-12-31T23:59:59.000000+00:00".len());
-    let _ = write!(text, "{date}T{hour:02}:{minute:02}:{second:02}.{sub:06}{sign}{:02}:{:02}", east / 3600, east / 60 % 60);
+    let _ =
+        write!(text, "{date}T{hour:02}:{minute:02}:{second:02}.{sub:06}{sign}{:02}:{:02}", east / 3600, east / 60 % 60);
     text
 }
 
@@ -144,7 +146,8 @@ mod tests {
     #[test]
     fn json_is_written_as_python_does() {
         let value = json!({"a": "é\n\u{1F600}\u{7f}/", "f": [1.0, 1e21, 1e-7, 0.1, 123_456_789.125], "i": 12_345_678_901_234_567_890_u64});
-        let expected = r#"{"a":"\u00e9\n\ud83d\ude00\u007f/","f":[1.0,1e+21,1e-07,0.1,123456789.125],"i":12345678901234567890}"#;
+        let expected =
+            r#"{"a":"\u00e9\n\ud83d\ude00\u007f/","f":[1.0,1e+21,1e-07,0.1,123456789.125],"i":12345678901234567890}"#;
         assert_eq!(super::json(&value), expected);
     }
 
@@ -157,7 +160,9 @@ mod tests {
     fn offsets_of_moments_are_kept() {
         let parsed = parse_moment("2020-12-31T23:59:59.123456+02:00").unwrap();
         assert_eq!(moment(parsed), "2020-12-31T23:59:59.123456+02:00");
-        for text in ["2020-12-31T23:59:59.000001-03:30", "2020-12-31T23:59:59.000000+05:45", "2020-12-31T23:59:59.000000-00:30"] {
+        for text in
+            ["2020-12-31T23:59:59.000001-03:30", "2020-12-31T23:59:59.000000+05:45", "2020-12-31T23:59:59.000000-00:30"]
+        {
             assert_eq!(moment(parse_moment(text).unwrap()), text);
         }
         assert_eq!(moment(parse_moment("2020-12-31T23:59:59Z").unwrap()), "2020-12-31T23:59:59.000000+00:00");

@@ -14,8 +14,8 @@ use super::record::entries;
 use super::storage::{ProgressAnnotations, ProgressStatus, ProgressStorage, Storages};
 use super::text;
 
-/// Adds a decision to the patch: first superseded records are purged, then records and results are stored, then finished records are
-/// purged.
+/// Adds a decision to the patch: first superseded records are purged, then records and results are stored, then
+/// finished records are purged.
 pub(crate) fn write(storages: &Storages, body: &Body, decision: &Decision, patch: &mut Patch) {
     purge(&storages.progress, body, &decision.superseded, patch);
     for (id, record) in &decision.store {
@@ -45,7 +45,8 @@ pub(crate) fn store(storage: &ProgressStorage, body: &Body, id: &str, record: &R
 }
 
 fn store_annotation(storage: &ProgressAnnotations, body: &Body, id: &str, record: &Record, patch: &mut Patch) {
-    let entries: Vec<_> = entries(record).into_iter().filter(|(_, value)| storage.verbose || !value.is_null()).collect();
+    let entries: Vec<_> =
+        entries(record).into_iter().filter(|(_, value)| storage.verbose || !value.is_null()).collect();
     let mut text = String::new();
     text::write_entries(&mut text, entries.iter().map(|(key, value)| (*key, value)));
     for key in key::keys(&storage.prefix, id, storage.v1, body) {

@@ -118,7 +118,10 @@ impl std::fmt::Debug for ActivityMonitor {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { observers, pending_scans, workers, unlisted, failures, unserved, .. } = self;
         let mut all = formatter.debug_struct("ActivityMonitor");
-        all.field("observers", observers).field("pending_scans", pending_scans).field("workers", workers).field("unlisted", unlisted);
+        all.field("observers", observers)
+            .field("pending_scans", pending_scans)
+            .field("workers", workers)
+            .field("unlisted", unlisted);
         all.field("failures", failures).field("unserved", unserved).finish_non_exhaustive()
     }
 }
@@ -164,7 +167,8 @@ impl ActivityMonitor {
     /// Tells whether this many operators watch and have completed their first lists.
     pub fn is_ready(&self, operators: usize) -> bool {
         let unready = [&self.unlisted, &self.unready_webhooks];
-        self.observers.load(Ordering::SeqCst) >= operators && unready.iter().all(|count| count.load(Ordering::SeqCst) == 0)
+        self.observers.load(Ordering::SeqCst) >= operators
+            && unready.iter().all(|count| count.load(Ordering::SeqCst) == 0)
     }
 
     /// Waits until the activity changes.
@@ -261,7 +265,8 @@ impl ActivityMonitor {
         self.broken.lock().remove(uid);
     }
 
-    /// Returns the objects whose last cycle has failed: no retry is scheduled for them, and they are not handled completely.
+    /// Returns the objects whose last cycle has failed: no retry is scheduled for them, and they are not handled
+    /// completely.
     pub fn broken(&self) -> Vec<Broken> {
         self.broken.lock().values().cloned().collect()
     }
@@ -306,14 +311,20 @@ impl ActivityMonitor {
         let counts = [&self.workers, &self.timer_calls, &self.unlisted, &self.pending_scans, &self.unready_webhooks];
         let is_idle = counts.iter().all(|count| count.load(Ordering::SeqCst) == 0) && self.unsynced.lock().is_empty();
         let is_waiting = self.pauses.lock().iter().any(Pause::is_brief);
-        is_idle && !is_waiting && self.revisits.lock().iter().filter_map(Weak::upgrade).all(|revisits| revisits.is_answered())
+        is_idle
+            && !is_waiting
+            && self.revisits.lock().iter().filter_map(Weak::upgrade).all(|revisits| revisits.is_answered())
     }
 }
 
 /// Returns a value in one line, cut if it is long.
 pub(crate) fn shown(value: &Value) -> String {
     let text = value.to_string();
-    if text.chars().count() <= MAX_SHOWN { text } else { format!("{}…", text.chars().take(MAX_SHOWN).collect::<String>()) }
+    if text.chars().count() <= MAX_SHOWN {
+        text
+    } else {
+        format!("{}…", text.chars().take(MAX_SHOWN).collect::<String>())
+    }
 }
 
 #[cfg(test)]

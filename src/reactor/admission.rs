@@ -1,4 +1,5 @@
-//! The admission webhooks of a running operator: how the API server reaches them, and the memos of the objects that are watched.
+//! The admission webhooks of a running operator: how the API server reaches them, and the memos of the objects that are
+//! watched.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -83,8 +84,8 @@ impl Admission {
         Self { reviewers: Reviewers::default(), reach: Reach::InProcess }
     }
 
-    /// Serves the reviews of an operator until the stop. A server is started when the cluster is discovered: before, every kind would
-    /// be unknown.
+    /// Serves the reviews of an operator until the stop. A server is started when the cluster is discovered: before,
+    /// every kind would be unknown.
     ///
     /// # Errors
     /// If the webhooks have no server, it cannot be started, or the webhook configurations cannot be managed.
@@ -116,7 +117,9 @@ impl Admission {
                 serving.close().await;
                 ended
             }
-            (Reach::Network(_), None) if reviewer.has_webhooks() || reviewer.has_conversions() => Err(AdmissionError::NoServer),
+            (Reach::Network(_), None) if reviewer.has_webhooks() || reviewer.has_conversions() => {
+                Err(AdmissionError::NoServer)
+            }
             (Reach::Network(_), None) => {
                 drop(reviewed.unready);
                 stop.requested().await;
@@ -147,7 +150,11 @@ impl Reviewed<'_> {
     }
 
     /// Manages the definitions of converted kinds until the stop.
-    fn define(&self, address: watch::Receiver<ClientConfig>, stop: &Stop) -> impl Future<Output = Result<(), AdmissionError>> + use<> {
+    fn define(
+        &self,
+        address: watch::Receiver<ClientConfig>,
+        stop: &Stop,
+    ) -> impl Future<Output = Result<(), AdmissionError>> + use<> {
         let definitions = Definitions { upkeep: self.upkeep(address), unwritten: Arc::clone(&self.unready) };
         let stop = stop.clone();
         // An operator without managed definitions has no place for their state.

@@ -154,7 +154,8 @@ impl ChangeLog {
         self.lines(&found, Values::of_both(Some(&before.body), Some(body)).as_ref())
     }
 
-    /// Returns differences with complete values: they are cut where the terminal width is known. Those of a Secret are hidden.
+    /// Returns differences with complete values: they are cut where the terminal width is known. Those of a Secret are
+    /// hidden.
     fn lines(&self, items: &[Item], values: Option<&Values>) -> Vec<String> {
         let prefix = self.prefix.read();
         let form = Form { prefixes: std::slice::from_ref(&*prefix), print: Value::to_string };
@@ -174,7 +175,9 @@ impl EventSink for ChangeLog {
             EngineEvent::Converted { handler, wanted, objects, failure } => {
                 info!(target: "kopfd::objects", "{}", reviews::conversion(handler, wanted, *objects, *failure));
             }
-            EngineEvent::TaskStarted { handler, .. } | EngineEvent::ScheduleStarted { handler, .. } => report_task(handler, "starts"),
+            EngineEvent::TaskStarted { handler, .. } | EngineEvent::ScheduleStarted { handler, .. } => {
+                report_task(handler, "starts");
+            }
             EngineEvent::TaskEnded { body, handler, is_requested } => {
                 let what = if *is_requested { "has stopped" } else { "has ended on its own" };
                 match self.successes.take(body, handler) {
@@ -214,7 +217,10 @@ fn report_task(handler: &Handler, what: &str) {
 /// The fields of a deletion are logged in words.
 fn is_noise(leaf: &Item) -> bool {
     let keys: Vec<&str> = leaf.path.iter().map(String::as_str).collect();
-    matches!(keys.as_slice(), ["metadata", "deletionTimestamp" | "deletionGracePeriodSeconds"] | ["metadata", "annotations", LAST_APPLIED])
+    matches!(
+        keys.as_slice(),
+        ["metadata", "deletionTimestamp" | "deletionGracePeriodSeconds"] | ["metadata", "annotations", LAST_APPLIED]
+    )
 }
 
 fn kind(body: &Body) -> &str {
@@ -241,11 +247,16 @@ fn differences(body: &Body, patch: &Patch, prefix: &str, values: Option<&Values>
     let mut leaves = Vec::new();
     collect(&patch.merge, &mut Vec::new(), &mut leaves);
     let is_own = |keys: &[String]| keys.len() == 3 && keys[1] == "annotations" && keys[2].starts_with(prefix);
-    let mut lines: Vec<String> =
-        leaves.iter().filter(|(keys, _)| !is_own(keys)).filter_map(|(keys, new)| difference(body, keys, new, values)).collect();
-    let (purged, kept): (Vec<_>, Vec<_>) = leaves.iter().filter(|(keys, _)| is_own(keys)).partition(|(_, value)| value.is_null());
+    let mut lines: Vec<String> = leaves
+        .iter()
+        .filter(|(keys, _)| !is_own(keys))
+        .filter_map(|(keys, new)| difference(body, keys, new, values))
+        .collect();
+    let (purged, kept): (Vec<_>, Vec<_>) =
+        leaves.iter().filter(|(keys, _)| is_own(keys)).partition(|(_, value)| value.is_null());
     let names = |word: &str, leaves: &[&(Vec<String>, Value)]| {
-        let names: Vec<&str> = leaves.iter().filter_map(|(keys, _)| keys[2].split_once('/').map(|(_, name)| name)).collect();
+        let names: Vec<&str> =
+            leaves.iter().filter_map(|(keys, _)| keys[2].split_once('/').map(|(_, name)| name)).collect();
         (!names.is_empty()).then(|| format!("{word} {}", names.join(", ")))
     };
     let reported: Vec<String> = [names("kept", &kept), names("purged", &purged)].into_iter().flatten().collect();
@@ -267,7 +278,8 @@ fn differences(body: &Body, patch: &Patch, prefix: &str, values: Option<&Values>
 fn difference(body: &Body, keys: &[String], new: &Value, values: Option<&Values>) -> Option<String> {
     let old = path::resolve(body, keys).filter(|old| !old.is_null());
     let place = keys.join(".");
-    let shown = |value: &Value| values.map_or_else(|| value.to_string(), |values| values.shown_at(keys, value).to_string());
+    let shown =
+        |value: &Value| values.map_or_else(|| value.to_string(), |values| values.shown_at(keys, value).to_string());
     match (old, new) {
         (None, Value::Null) => None,
         (None, new) => Some(format!("+ {place}: {}", shown(new))),
@@ -311,7 +323,10 @@ mod tests {
             log.accept(&EngineEvent::TaskEnded { body, handler, is_requested: true });
             log.accept(&EngineEvent::TaskEnded { body, handler, is_requested: false });
         });
-        assert_eq!(lines, ["│ Timer 'repair' starts.", "│ Timer 'repair' has stopped.", "│ Timer 'repair' has ended on its own."]);
+        assert_eq!(
+            lines,
+            ["│ Timer 'repair' starts.", "│ Timer 'repair' has stopped.", "│ Timer 'repair' has ended on its own."]
+        );
     }
 
     #[test]
@@ -329,7 +344,12 @@ mod tests {
             }
             for _ in 0..10 {
                 let scheduled_at = jiff::Timestamp::UNIX_EPOCH;
-                log.accept(&EngineEvent::ScheduleJudged { handler: schedule, scheduled_at, retry: 0, outcome: Some(success) });
+                log.accept(&EngineEvent::ScheduleJudged {
+                    handler: schedule,
+                    scheduled_at,
+                    retry: 0,
+                    outcome: Some(success),
+                });
             }
             log.accept(&EngineEvent::TaskEnded { body, handler: timer, is_requested: true });
         });
@@ -346,7 +366,9 @@ mod tests {
 
     #[test]
     fn a_patch_is_reported_with_its_changes() {
-        let body = Body::from(json!({"metadata": {"annotations": {"kopf.zalando.org/f": "{}"}}, "status": {"old": 1, "same": 2}}));
+        let body = Body::from(
+            json!({"metadata": {"annotations": {"kopf.zalando.org/f": "{}"}}, "status": {"old": 1, "same": 2}}),
+        );
         let mut patch = Patch::default();
         patch.set(&["status", "old"], json!(3)).unwrap();
         patch.set(&["status", "same"], json!(2)).unwrap();
@@ -354,7 +376,11 @@ mod tests {
         patch.set(&["metadata", "annotations", "kopf.zalando.org/f"], Value::Null).unwrap();
         patch.set(&["metadata", "annotations", "kopf.zalando.org/last-handled-configuration"], json!("{}")).unwrap();
         let lines = differences(&body, &patch, "kopf.zalando.org/", None);
-        let expected = ["+ status.new.deep: \"x\"", "~ status.old: 1 -> 3", "= annotations: kept last-handled-configuration; purged f"];
+        let expected = [
+            "+ status.new.deep: \"x\"",
+            "~ status.old: 1 -> 3",
+            "= annotations: kept last-handled-configuration; purged f",
+        ];
         assert_eq!(lines, expected);
     }
 
@@ -362,10 +388,17 @@ mod tests {
     fn a_foreign_change_is_reported_with_its_differences() {
         let lines = reported(|log| {
             log.report_event(EventKind::Listed, &body("1", json!({"spec": {"size": 1}})));
-            log.report_event(EventKind::Modified, &body("2", json!({"spec": {"size": 2}, "metadata": {"managedFields": []}})));
-            log.report_event(EventKind::Modified, &body("3", json!({"spec": {"size": 2}, "metadata": {"deletionTimestamp": "now"}})));
+            log.report_event(
+                EventKind::Modified,
+                &body("2", json!({"spec": {"size": 2}, "metadata": {"managedFields": []}})),
+            );
+            log.report_event(
+                EventKind::Modified,
+                &body("3", json!({"spec": {"size": 2}, "metadata": {"deletionTimestamp": "now"}})),
+            );
         });
-        let expected = ["┌ The Thing was there, at version 1.", "┌ The Thing has changed, at version 2.", "│ ~ spec.size: 1 -> 2"];
+        let expected =
+            ["┌ The Thing was there, at version 1.", "┌ The Thing has changed, at version 2.", "│ ~ spec.size: 1 -> 2"];
         assert_eq!(lines[..3], expected);
         assert_eq!(lines[3..], ["┌ The Thing is to be deleted, at version 3."]);
     }
@@ -465,8 +498,14 @@ mod tests {
             log.patched(&first, &of_cycle, Some("2"));
             log.report_event(EventKind::Modified, &body("2", json!({"metadata": {"finalizers": ["a/f"]}})));
             log.patched(&first, &of_timer, Some("3"));
-            log.report_event(EventKind::Modified, &body("3", json!({"metadata": {"finalizers": ["a/f"]}, "status": {"count": 1}})));
-            log.report_event(EventKind::Modified, &body("4", json!({"metadata": {"finalizers": ["a/f"]}, "status": {"count": 2}})));
+            log.report_event(
+                EventKind::Modified,
+                &body("3", json!({"metadata": {"finalizers": ["a/f"]}, "status": {"count": 1}})),
+            );
+            log.report_event(
+                EventKind::Modified,
+                &body("4", json!({"metadata": {"finalizers": ["a/f"]}, "status": {"count": 2}})),
+            );
         });
         let expected = [
             "┌ The Thing was added, at version 1.",
@@ -488,8 +527,12 @@ mod tests {
         patch.set(&["data"], Value::Null).unwrap();
         let mut lines = differences(&body, &patch, "kopf.zalando.org/", None);
         lines.sort();
-        let expected =
-            ["+ metadata.labels.kopf.zalando.org/own: \"x\"", "+ spec.selector: {}", "- data: 1", "- metadata.annotations: {\"a\":\"1\"}"];
+        let expected = [
+            "+ metadata.labels.kopf.zalando.org/own: \"x\"",
+            "+ spec.selector: {}",
+            "- data: 1",
+            "- metadata.annotations: {\"a\":\"1\"}",
+        ];
         assert_eq!(lines, expected);
     }
 

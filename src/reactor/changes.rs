@@ -23,12 +23,16 @@ pub(crate) struct Form<'a> {
     pub print: fn(&Value) -> String,
 }
 
-/// Returns the changes as lines, with long values cut, and those of Secrets hidden. Annotations with these prefixes are listed by name only.
+/// Returns the changes as lines, with long values cut, and those of Secrets hidden. Annotations with these prefixes are
+/// listed by name only.
 pub(crate) fn changes(before: Option<&Value>, after: Option<&Value>, prefixes: &[String]) -> Vec<String> {
     match (before, after) {
         (Some(old), Some(new)) => {
             let values = Values::of_both(before, after);
-            lines(&secret::shown_items(values.as_ref(), &diff::diff(old, new, Scope::Full)), Form { prefixes, print: shown })
+            lines(
+                &secret::shown_items(values.as_ref(), &diff::diff(old, new, Scope::Full)),
+                Form { prefixes, print: shown },
+            )
         }
         (None, Some(after)) => {
             let after = secret::shown(after);
@@ -45,12 +49,13 @@ pub(crate) fn changes(before: Option<&Value>, after: Option<&Value>, prefixes: &
 pub(crate) fn lines(items: &[Item], form: Form<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     let (mut kept, mut purged) = (Vec::new(), Vec::new());
-    let mut annotation = |key: &str, op: Op, old: &Value, new: &Value, lines: &mut Vec<String>| match key.split_once('/') {
-        Some((prefix, name)) if form.prefixes.iter().any(|own| own == prefix) => {
-            if op == Op::Remove { &mut purged } else { &mut kept }.push(name.to_owned());
-        }
-        _ => lines.push(form.line(&format!("metadata.annotations.{key}"), op, old, new)),
-    };
+    let mut annotation =
+        |key: &str, op: Op, old: &Value, new: &Value, lines: &mut Vec<String>| match key.split_once('/') {
+            Some((prefix, name)) if form.prefixes.iter().any(|own| own == prefix) => {
+                if op == Op::Remove { &mut purged } else { &mut kept }.push(name.to_owned());
+            }
+            _ => lines.push(form.line(&format!("metadata.annotations.{key}"), op, old, new)),
+        };
     for item in items {
         let keys: Vec<&str> = item.path.iter().map(String::as_str).collect();
         match keys.as_slice() {
@@ -100,15 +105,18 @@ mod tests {
     #[test]
     fn a_write_is_reported_with_its_changes() {
         let before = json!({"metadata": {"resourceVersion": "1", "annotations": {"kopf.zalando.org/f": "{}"}}, "status": {"old": 1}});
-        let after =
-            json!({"metadata": {"resourceVersion": "2", "annotations": {"kopf.zalando.org/g": "{}", "x": "y"}}, "status": {"old": 2}});
+        let after = json!({"metadata": {"resourceVersion": "2", "annotations": {"kopf.zalando.org/g": "{}", "x": "y"}}, "status": {"old": 2}});
         let lines = changes(Some(&before), Some(&after), &["kopf.zalando.org".to_owned()]);
-        assert_eq!(lines, ["+ metadata.annotations.x: \"y\"", "~ status.old: 1 -> 2", "= annotations: kept g; purged f"]);
+        assert_eq!(
+            lines,
+            ["+ metadata.annotations.x: \"y\"", "~ status.old: 1 -> 2", "= annotations: kept g; purged f"]
+        );
     }
 
     #[test]
     fn an_object_that_has_come_is_told_by_its_fields_and_one_that_has_gone_in_a_line() {
-        let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"a": 1}, "status": {}});
+        let object =
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"a": 1}, "status": {}});
         assert_eq!(changes(None, Some(&object), &[]), ["+ spec: {\"a\":1}", "+ status: {}"]);
         assert_eq!(changes(Some(&object), None, &[]), ["- the whole object"]);
         assert!(changes(None, None, &[]).is_empty());
@@ -116,8 +124,10 @@ mod tests {
 
     #[test]
     fn values_of_secrets_are_hidden() {
-        let secret = |data: Value| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": data});
-        let (one, other) = (secret(json!({"a": "aHVudGVyMg==", "b": "Yg=="})), secret(json!({"a": "Yg==", "c": "Yw=="})));
+        let secret =
+            |data: Value| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": data});
+        let (one, other) =
+            (secret(json!({"a": "aHVudGVyMg==", "b": "Yg=="})), secret(json!({"a": "Yg==", "c": "Yw=="})));
         assert_eq!(changes(None, Some(&one), &[]), ["+ data: {\"a\":\"***\",\"b\":\"***\"}"]);
         let expected = ["+ data.c: \"***\"", "- data.b: \"***\"", "~ data.a: \"***\" -> \"***\""];
         assert_eq!(changes(Some(&one), Some(&other), &[]), expected);

@@ -15,7 +15,8 @@ use crate::handling::plan::{self, Obstacle};
 use crate::handling::progress::time_between;
 use crate::handling::sequence::{OwnPatch, Presence, Situation, Step, next};
 use crate::handling::{
-    Answers, Cause, Change, Handler, Handlers, Lifecycle, Message, Outcome, Plan, Policy, Reason, Record, attempt, cause, filter, select,
+    Answers, Cause, Change, Handler, Handlers, Lifecycle, Message, Outcome, Plan, Policy, Reason, Record, attempt,
+    cause, filter, select,
 };
 use crate::kit::Stop;
 use crate::object::{Body, EventKind, Patch, Resource, Transform, secret};
@@ -66,9 +67,11 @@ impl Served {
         lifecycle: Lifecycle,
         default_backoff: Duration,
     ) -> Self {
-        let handlers: Vec<Arc<Handler>> = handlers.iter().filter(|handler| handler.concerns(&resource)).cloned().collect();
+        let handlers: Vec<Arc<Handler>> =
+            handlers.iter().filter(|handler| handler.concerns(&resource)).cloned().collect();
         let extra_fields = essence::extra_fields(handlers.iter().map(AsRef::as_ref));
-        let ignores_echoes = essence::is_in_annotations(&storages.diffbase) && handlers.iter().all(|handler| ignores_echoes(handler));
+        let ignores_echoes =
+            essence::is_in_annotations(&storages.diffbase) && handlers.iter().all(|handler| ignores_echoes(handler));
         Self {
             resource,
             handlers: Handlers::of(&handlers),
@@ -210,14 +213,20 @@ impl<W: Effects> Cycle<'_, W> {
 
     fn end(&self, state: State) -> Ended {
         let (is_postponed, delay, echo) = (self.situation(&state).is_postponed(), state.delay(), self.echo(&state));
-        Ended { handled: state.handled, echo, result: Ok(state.sent), notes: Notes { is_postponed, delay, ..state.notes } }
+        Ended {
+            handled: state.handled,
+            echo,
+            result: Ok(state.sent),
+            notes: Notes { is_postponed, delay, ..state.notes },
+        }
     }
 
-    /// Returns how to recognise the events of the own patch, if the cause is handled completely and the patch changes nothing that
-    /// handlers are called for.
+    /// Returns how to recognise the events of the own patch, if the cause is handled completely and the patch changes
+    /// nothing that handlers are called for.
     fn echo(&self, state: &State) -> Option<Echo> {
         let reason = state.cause.as_ref()?.reason;
-        let is_settled = state.handled && reason != Reason::Delete && state.delays.is_empty() && state.sent.remaining.is_empty();
+        let is_settled =
+            state.handled && reason != Reason::Delete && state.delays.is_empty() && state.sent.remaining.is_empty();
         if !is_settled || !self.served.ignores_echoes || !state.patch.transforms.is_empty() {
             return None;
         }
@@ -264,8 +273,9 @@ impl<W: Effects> Cycle<'_, W> {
         }
     }
 
-    /// Returns the unapplied functions of an earlier cycle, unless they would change nothing: their request may have succeeded with its
-    /// answer lost. Then there would be no patch and no further event, and the object would stay unhandled until its next change.
+    /// Returns the unapplied functions of an earlier cycle, unless they would change nothing: their request may have
+    /// succeeded with its answer lost. Then there would be no patch and no further event, and the object would stay
+    /// unhandled until its next change.
     async fn still_needed(&self, remaining: Vec<Transform>) -> Vec<Transform> {
         if remaining.is_empty() {
             return remaining;
@@ -297,13 +307,19 @@ impl<W: Effects> Cycle<'_, W> {
     /// Returns the subject of functions and expressions: a change, or the raw event.
     fn subject(&self, cause: Option<&Cause>) -> Subject {
         match cause {
-            Some(cause) => Subject::Change { object: self.object(), reason: cause.reason, change: Arc::clone(&cause.change) },
+            Some(cause) => {
+                Subject::Change { object: self.object(), reason: cause.reason, change: Arc::clone(&cause.change) }
+            }
             None => Subject::Event { object: self.object(), event_kind: self.event_kind },
         }
     }
 
     /// Repeats a decision as long as it needs further expressions.
-    async fn settled<T, E: Into<Obstacle>>(&self, cause: Option<&Cause>, decide: impl FnMut(&Answers) -> Result<T, E>) -> Result<T, Error> {
+    async fn settled<T, E: Into<Obstacle>>(
+        &self,
+        cause: Option<&Cause>,
+        decide: impl FnMut(&Answers) -> Result<T, E>,
+    ) -> Result<T, Error> {
         settled(self.effects, || self.subject(cause), decide).await
     }
 
@@ -312,7 +328,8 @@ impl<W: Effects> Cycle<'_, W> {
         let State { mut patch, mut notes, .. } = state;
         let transforms = patch.transforms.len();
         let view = filter::View { body: &self.body, change: None };
-        let selected = self.settled(None, |answers| select::watching(&self.served.handlers.watching, view, answers)).await?;
+        let selected =
+            self.settled(None, |answers| select::watching(&self.served.handlers.watching, view, answers)).await?;
         for handler in selected {
             let record = Record::fresh(self.effects.clock().now(), None);
             self.log_message(&attempt::announce(handler));
@@ -324,7 +341,8 @@ impl<W: Effects> Cycle<'_, W> {
             }
             patch = returned.patch;
             let now = self.effects.clock().now();
-            let (outcome, message) = attempt::judge(handler, &record, returned.verdict, now, self.served.default_backoff);
+            let (outcome, message) =
+                attempt::judge(handler, &record, returned.verdict, now, self.served.default_backoff);
             self.log_message(&message);
             if let Some(result) = outcome.result.filter(|result| !result.is_null()) {
                 patch.deliver(&handler.id, result);
@@ -332,7 +350,8 @@ impl<W: Effects> Cycle<'_, W> {
         }
         if self.is_noted {
             notes.fields.extend(patch.changed_fields(&self.body));
-            notes.have_events_written = !notes.fields.is_empty() || patch.transforms.len() > transforms || !notes.versions.is_empty();
+            notes.have_events_written =
+                !notes.fields.is_empty() || patch.transforms.len() > transforms || !notes.versions.is_empty();
         }
         Ok(State { patch, notes, ..state })
     }
@@ -348,7 +367,9 @@ impl<W: Effects> Cycle<'_, W> {
     async fn drop_unless_concerned(&self, state: State) -> Result<State, Error> {
         let Some(cause) = &state.cause else { return Ok(state) };
         let view = filter::View { body: &self.body, change: Some(&cause.change) };
-        let is_concerned = self.settled(Some(cause), |answers| select::is_concerned(&self.served.handlers.changing, view, answers)).await?;
+        let is_concerned = self
+            .settled(Some(cause), |answers| select::is_concerned(&self.served.handlers.changing, view, answers))
+            .await?;
         Ok(if is_concerned { state } else { State { cause: None, ..state } })
     }
 
@@ -359,7 +380,10 @@ impl<W: Effects> Cycle<'_, W> {
                 None => false,
                 Some(cause) => {
                     let view = filter::View { body: &self.body, change: Some(&cause.change) };
-                    self.settled(Some(cause), |answers| is_demanded_by_deletion(&self.served.handlers.changing, view, answers)).await?
+                    self.settled(Some(cause), |answers| {
+                        is_demanded_by_deletion(&self.served.handlers.changing, view, answers)
+                    })
+                    .await?
                 }
             };
         let name = &self.served.storages.finalizer;
@@ -378,7 +402,8 @@ impl<W: Effects> Cycle<'_, W> {
 
     /// Waits for the event of the operator's last patch, up to the time limit.
     async fn await_own_patch(&self) -> OwnPatch {
-        let left = self.consistent_at.map(|deadline| time_between(self.effects.clock().now(), deadline)).unwrap_or_default();
+        let left =
+            self.consistent_at.map(|deadline| time_between(self.effects.clock().now(), deadline)).unwrap_or_default();
         if self.mailbox.sleep(left).await { OwnPatch::Seen } else { OwnPatch::Interrupted }
     }
 
@@ -396,14 +421,16 @@ impl<W: Effects> Cycle<'_, W> {
         let (mut patch, mut notes) = (state.patch, state.notes);
         let decision = if cause.reason.is_handled() {
             let now = self.effects.clock().now();
-            let records = Arc::new(Stored { storages: Arc::clone(&self.served.storages), body: self.body.clone(), now });
+            let records =
+                Arc::new(Stored { storages: Arc::clone(&self.served.storages), body: self.body.clone(), now });
             let plan = self.plan(cause, &records, now).await?;
             self.log_plan(&plan, cause);
             let attempts = self.attempt_all(&plan, cause, &records, patch, notes).await?;
             (patch, notes) = (attempts.patch, attempts.notes);
             let owned: Vec<&str> = self.served.handlers.changing.iter().map(|handler| handler.id.as_str()).collect();
             let now = self.effects.clock().now();
-            let circumstances = Circumstances { change: &cause.change, owned: &owned, is_essence_outdated, awaits_background, now };
+            let circumstances =
+                Circumstances { change: &cause.change, owned: &owned, is_essence_outdated, awaits_background, now };
             let mut decision = conclude(plan, &attempts.outcomes, &circumstances);
             decision.store.extend(attempts.sub_records);
             if self.is_noted {
@@ -444,7 +471,8 @@ impl<W: Effects> Cycle<'_, W> {
             self.report(&Message::debug(format!("{title} is in progress: {}", secret::shown(&self.body))));
             if !cause.change.diff.is_empty() && cause.change.old.is_some() && cause.change.new.is_some() {
                 let values = secret::Values::of(&self.body);
-                let items: Vec<Value> = secret::shown_items(values.as_ref(), &cause.change.diff).iter().map(diff_item).collect();
+                let items: Vec<Value> =
+                    secret::shown_items(values.as_ref(), &cause.change.diff).iter().map(diff_item).collect();
                 self.report(&Message::debug(format!("{title} diff: {}", Value::Array(items))));
             }
         }
@@ -465,21 +493,23 @@ impl<W: Effects> Cycle<'_, W> {
             let Some(entry) = plan.state.get(&handler.id) else { continue };
             let record = &entry.record;
             self.report(&attempt::announce(handler));
-            let (outcome, message) = if let Some(failed) = attempt::check_limits(handler, record, self.effects.clock().now()) {
-                failed
-            } else {
-                let subject = handler.field.as_ref().map_or_else(|| whole.clone(), |field| whole.reduced_to(field));
-                let subhandling = Some(self.subhandling(handler, cause.reason, records));
-                let returned = self.call(Attempt { handler, record, subject, subhandling }, attempts.patch).await?;
-                attempts.notes.take_writes(&returned);
-                attempts.notes.has_advanced |= returned.attempts.iter().any(|attempted| attempted.outcome.is_final);
-                attempts.patch = returned.patch;
-                attempts.sub_records.extend(returned.records);
-                let now = self.effects.clock().now();
-                let (mut outcome, message) = attempt::judge(handler, record, returned.verdict, now, self.served.default_backoff);
-                outcome.subrefs = returned.subrefs;
-                (outcome, message)
-            };
+            let (outcome, message) =
+                if let Some(failed) = attempt::check_limits(handler, record, self.effects.clock().now()) {
+                    failed
+                } else {
+                    let subject = handler.field.as_ref().map_or_else(|| whole.clone(), |field| whole.reduced_to(field));
+                    let subhandling = Some(self.subhandling(handler, cause.reason, records));
+                    let returned = self.call(Attempt { handler, record, subject, subhandling }, attempts.patch).await?;
+                    attempts.notes.take_writes(&returned);
+                    attempts.notes.has_advanced |= returned.attempts.iter().any(|attempted| attempted.outcome.is_final);
+                    attempts.patch = returned.patch;
+                    attempts.sub_records.extend(returned.records);
+                    let now = self.effects.clock().now();
+                    let (mut outcome, message) =
+                        attempt::judge(handler, record, returned.verdict, now, self.served.default_backoff);
+                    outcome.subrefs = returned.subrefs;
+                    (outcome, message)
+                };
             self.report(&message);
             let (body, retry) = (&self.body, record.retries);
             self.effects.events().emit(&EngineEvent::AttemptJudged { body, handler, retry, outcome: &outcome });
@@ -546,7 +576,10 @@ impl<W: Effects> Cycle<'_, W> {
         let sent = self.send(&state.patch, state.sent).await?;
         let delay = state.delays.iter().copied().min();
         if let Some(delay) = delay.filter(|delay| !delay.is_zero()) {
-            self.log_message(&Message::debug(format!("Sleeping was skipped because of the patch, {} seconds left.", float(delay))));
+            self.log_message(&Message::debug(format!(
+                "Sleeping was skipped because of the patch, {} seconds left.",
+                float(delay)
+            )));
         }
         Ok(State { sent, ..state })
     }
@@ -559,13 +592,17 @@ impl<W: Effects> Cycle<'_, W> {
         Ok(Sent { version, remaining, versions })
     }
 
-    /// Sleeps until the next attempt is due. Returns whether it slept in full, so that a touch must trigger the next cycle.
+    /// Sleeps until the next attempt is due. Returns whether it slept in full, so that a touch must trigger the next
+    /// cycle.
     async fn sleep(&self, delay: Duration) -> bool {
         let begun = self.effects.clock().now();
         let limit = delay.min(SLEEP_CAP);
         if !delay.is_zero() {
             let cap = if delay > SLEEP_CAP { format!(" (capped {})", seconds(SLEEP_CAP)) } else { String::new() };
-            self.log_message(&Message::debug(format!("Sleeping for {}{cap} seconds for the delayed handlers.", float(delay))));
+            self.log_message(&Message::debug(format!(
+                "Sleeping for {}{cap} seconds for the delayed handlers.",
+                float(delay)
+            )));
         }
         let is_full = self.mailbox.sleep(limit).await;
         if self.mailbox.is_closed() {
@@ -573,7 +610,10 @@ impl<W: Effects> Cycle<'_, W> {
         }
         if !is_full {
             let left = limit.saturating_sub(time_between(begun, self.effects.clock().now()));
-            self.log_message(&Message::debug(format!("Sleeping was interrupted by new changes, {} seconds left.", float(left))));
+            self.log_message(&Message::debug(format!(
+                "Sleeping was interrupted by new changes, {} seconds left.",
+                float(left)
+            )));
         }
         is_full
     }

@@ -1,4 +1,5 @@
-//! Defects that tests inject into the engine, to show that they are detected. They exist only in test builds, and affect one thread.
+//! Defects that tests inject into the engine, to show that they are detected. They exist only in test builds, and
+//! affect one thread.
 
 use std::cell::Cell;
 
@@ -73,7 +74,11 @@ pub(crate) fn spoiled_schedules(mut schedules: Vec<Schedule>) -> Vec<Schedule> {
 /// Returns a patch with the defect applied.
 pub(crate) fn spoiled(patch: &Patch) -> Patch {
     let mut patch = patch.clone();
-    let annotations = patch.merge.get_mut("metadata").and_then(|metadata| metadata.get_mut("annotations")).and_then(Value::as_object_mut);
+    let annotations = patch
+        .merge
+        .get_mut("metadata")
+        .and_then(|metadata| metadata.get_mut("annotations"))
+        .and_then(Value::as_object_mut);
     if let Some(annotations) = annotations {
         let is_success = |value: &Value| value.as_str().is_some_and(|text| text.contains(r#""success":true"#));
         annotations.retain(|key, value| {

@@ -47,7 +47,8 @@ impl Echo {
 
     fn is_only_change(&self, before: &Members<'_>, event: &Members<'_>, metadata: &Members<'_>) -> Option<bool> {
         let metadata_before = Members::of(before.get("metadata")?)?;
-        let (annotations_before, annotations) = (metadata_before.members("annotations")?, metadata.members("annotations")?);
+        let (annotations_before, annotations) =
+            (metadata_before.members("annotations")?, metadata.members("annotations")?);
         let patched: Vec<&str> = self.annotations.keys().map(String::as_str).collect();
         let is_patched = |(key, value): (&String, &Value)| match (annotations.get(key), value.as_str()) {
             (None, None) => true,
@@ -95,8 +96,7 @@ mod tests {
     }
 
     fn echo() -> Echo {
-        let Value::Object(merge) =
-            json!({"metadata": {"annotations": {KEY: "{\"spec\":1}\n", "kopf.zalando.org/create": null}}, "status": {"a": 1}})
+        let Value::Object(merge) = json!({"metadata": {"annotations": {KEY: "{\"spec\":1}\n", "kopf.zalando.org/create": null}}, "status": {"a": 1}})
         else {
             unreachable!()
         };
@@ -143,10 +143,14 @@ mod tests {
 
     #[test]
     fn an_essence_in_the_status_may_be_lost_with_the_patch() {
-        let (in_annotations, in_status) =
-            (DiffbaseStorage::Annotations(DiffbaseAnnotations::default()), DiffbaseStorage::Status(DiffbaseStatus::default()));
+        let (in_annotations, in_status) = (
+            DiffbaseStorage::Annotations(DiffbaseAnnotations::default()),
+            DiffbaseStorage::Status(DiffbaseStatus::default()),
+        );
         assert!(essence::is_in_annotations(&in_annotations) && !essence::is_in_annotations(&in_status));
-        let both = |first: &DiffbaseStorage, second: &DiffbaseStorage| DiffbaseStorage::Multi(vec![first.clone(), second.clone()]);
+        let both = |first: &DiffbaseStorage, second: &DiffbaseStorage| {
+            DiffbaseStorage::Multi(vec![first.clone(), second.clone()])
+        };
         assert!(essence::is_in_annotations(&both(&in_annotations, &in_status)));
         assert!(!essence::is_in_annotations(&both(&in_status, &in_annotations)), "what is found first is read");
     }

@@ -8,12 +8,12 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
-/// Limit of objects that begin processing at the same time. Each holds its parsed body, about ten times the size of its text; a longer
-/// list or burst waits in the connection, without using memory.
+/// Limit of objects that begin processing at the same time. Each holds its parsed body, about ten times the size of its
+/// text; a longer list or burst waits in the connection, without using memory.
 const LIMIT: usize = 256;
 
-/// How long an object keeps its slot from others. If its processing takes longer, because of a slow handler or a sleep, the slot is freed
-/// for the next object that waits for one.
+/// How long an object keeps its slot from others. If its processing takes longer, because of a slow handler or a sleep,
+/// the slot is freed for the next object that waits for one.
 const TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The slots of one kind. They have no timers of their own: only who waits for a slot looks for one whose time is over.
@@ -69,8 +69,8 @@ impl FirstCycles {
         sleep_until(oldest.unwrap_or_else(Instant::now) + TIMEOUT).await;
     }
 
-    /// Takes the slots whose time is over from their objects, and forgets those that were given back. Most are given back in the order in which they
-    /// were taken.
+    /// Takes the slots whose time is over from their objects, and forgets those that were given back. Most are given
+    /// back in the order in which they were taken.
     fn free_old(&self) {
         let now = Instant::now();
         let mut taken = self.taken.lock();

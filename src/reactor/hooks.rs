@@ -31,7 +31,9 @@ impl HookReach {
 #[derive(Debug, thiserror::Error)]
 pub enum HooksError {
     /// Nothing listens.
-    #[error("there are hooks, but nothing listens for them: set `settings.hooks.server`, or start kopfd with --liveness")]
+    #[error(
+        "there are hooks, but nothing listens for them: set `settings.hooks.server`, or start kopfd with --liveness"
+    )]
     NoListener,
     /// The listener of the settings cannot be started.
     #[error(transparent)]

@@ -34,8 +34,8 @@ use crate::engines::leading::{Lead, PERMANENT};
 use crate::engines::readiness::Blocker;
 use crate::engines::status::{KindStatus, WatchCounts};
 
-/// The failures of the first list of an indexed kind after which the operator no longer waits for it. With the default pauses, they take
-/// about ten seconds.
+/// The failures of the first list of an indexed kind after which the operator no longer waits for it. With the default
+/// pauses, they take about ten seconds.
 const MAX_LIST_FAILURES: usize = 5;
 
 /// Time limit for cancelled calls to end.
@@ -88,7 +88,12 @@ impl<W: Effects + 'static> Kind<W> {
     }
 
     /// Returns a kind without objects.
-    pub fn following(resource: Arc<Resource>, revisions: KindRevisions<W>, worker_limit: Option<usize>, operator: Arc<str>) -> Self {
+    pub fn following(
+        resource: Arc<Resource>,
+        revisions: KindRevisions<W>,
+        worker_limit: Option<usize>,
+        operator: Arc<str>,
+    ) -> Self {
         Self {
             resource,
             memories: Arc::clone(revisions.memories()),
@@ -154,7 +159,8 @@ impl<W: Effects + 'static> Kind<W> {
         is_limited || serving.effects.readiness().is_some_and(|readiness| !readiness.is_ready())
     }
 
-    /// Adds an event to the queue of its object, and starts a worker if there is none. Waits while too many objects begin processing.
+    /// Adds an event to the queue of its object, and starts a worker if there is none. Waits while too many objects
+    /// begin processing.
     ///
     /// *Cancel safety*: the event is either queued with a worker or not queued; no queue is left without a worker.
     async fn put(self: &Arc<Self>, uid: &str, head: &PartialMetadata<'_>, event: Event) {
@@ -163,7 +169,8 @@ impl<W: Effects + 'static> Kind<W> {
             let span = object_span(&self.resource, head.namespace(), head.name(), &uid);
             let claim = Claim::new(Arc::clone(self), uid, mailbox);
             let (resource, uid) = (Arc::clone(&self.resource), Arc::clone(&claim.uid));
-            self.workers.spawn(move || format!("worker of {resource} {uid}"), work(claim, span.clone(), slot).instrument(span));
+            self.workers
+                .spawn(move || format!("worker of {resource} {uid}"), work(claim, span.clone(), slot).instrument(span));
         }
     }
 
@@ -173,8 +180,8 @@ impl<W: Effects + 'static> Kind<W> {
         self.finished.request("the workers have ended");
     }
 
-    /// Ends the service of a kind that was removed from the manifest: queued events are dropped, and running calls end by themselves,
-    /// unless the stop is requested. Then they have up to `grace`.
+    /// Ends the service of a kind that was removed from the manifest: queued events are dropped, and running calls end
+    /// by themselves, unless the stop is requested. Then they have up to `grace`.
     pub async fn retire(&self, stop: &Stop, grace: Duration) {
         self.queues.discard();
         tokio::select! {
@@ -232,8 +239,8 @@ impl<W: Effects> Kind<W> {
         }
     }
 
-    /// Forgets an object that is no longer watched. If it has a worker, it is forgotten once more at the end of that: queued events are
-    /// still processed.
+    /// Forgets an object that is no longer watched. If it has a worker, it is forgotten once more at the end of that:
+    /// queued events are still processed.
     pub fn leave(&self, uid: &str) {
         self.left.lock().insert(uid.into());
         self.forget(uid);
@@ -251,8 +258,8 @@ impl<W: Effects> Kind<W> {
         effects.events().emit(&EngineEvent::ObjectForgotten { uid });
     }
 
-    /// Begins a term of the leadership as after a start of the process, unless it has begun already: another replica may have handled the
-    /// objects since the last term.
+    /// Begins a term of the leadership as after a start of the process, unless it has begun already: another replica
+    /// may have handled the objects since the last term.
     fn begin_term(&self, term: u64) {
         let mut last = self.term.lock();
         if *last == term {
@@ -344,7 +351,8 @@ async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, slot: Option<Sl
     }
 }
 
-/// Indexes the object and waits for the indexes, if events must wait for that. Returns the slot, unless it was given back during the wait.
+/// Indexes the object and waits for the indexes, if events must wait for that. Returns the slot, unless it was given
+/// back during the wait.
 async fn hold_back<W: Effects + 'static>(kind: &Kind<W>, worker: &mut Worker<W>, slot: Option<Slot>) -> Option<Slot> {
     if !kind.holds_events(worker.serving.indexing()) {
         return slot;
@@ -370,8 +378,8 @@ pub struct KindSink<W: Effects> {
     reporter: WatchReporter,
     gauge: Option<WatchGauge>,
     revisits: Option<Arc<Revisits>>,
-    /// The term in which the last list was begun: only objects of lists and events after its begin are handled. Earlier states may lack
-    /// writes of the former leader.
+    /// The term in which the last list was begun: only objects of lists and events after its begin are handled. Earlier
+    /// states may lack writes of the former leader.
     term: Option<u64>,
 }
 
@@ -494,10 +502,11 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
         let uid = uid.as_ref();
         let serving = kind.revisions.of(uid);
         let indexing = serving.indexing();
-        let has_background = || !serving.served.handlers.spawning.is_empty() && serving.effects.has_background(&kind.memo_key(uid));
+        let has_background =
+            || !serving.served.handlers.spawning.is_empty() && serving.effects.has_background(&kind.memo_key(uid));
         // The newest revision may have added a finalizer, or index the object.
-        let is_uninteresting =
-            is_uninteresting(&serving.served, seen.head) && (serving.trial.is_none() || is_uninteresting(&indexing.served, seen.head));
+        let is_uninteresting = is_uninteresting(&serving.served, seen.head)
+            && (serving.trial.is_none() || is_uninteresting(&indexing.served, seen.head));
         // A replica that stands by has nothing to do with an object but to index it.
         let is_uninteresting = is_uninteresting || (!kind.lead.holds(self.term) && !is_indexed(indexing));
         if is_uninteresting && !indexing.effects.is_filling() && !kind.queues.has(uid) && !has_background() {
@@ -515,7 +524,8 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
         }
         // It may be watched again.
         kind.left.lock().remove(uid);
-        // A worker indexes the first event of its object and then waits for the others: a repeated list must not block them once more.
+        // A worker indexes the first event of its object and then waits for the others: a repeated list must not block
+        // them once more.
         let readiness = self.blocker.as_ref().and_then(|_| indexing.effects.readiness());
         let blocker = readiness.filter(|_| !kind.queues.has(uid)).map(|readiness| Arc::new(readiness.block()));
         kind.put(uid, seen.head, Event { blocker, term: self.term, ..Event::new(seen.event_kind, seen.text) }).await;
@@ -546,7 +556,8 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
     }
 }
 
-/// Tells whether the metadata alone show that no handler concerns the object, and that it does not have the operator's finalizer.
+/// Tells whether the metadata alone show that no handler concerns the object, and that it does not have the operator's
+/// finalizer.
 pub fn is_uninteresting(served: &Served, head: &PartialMetadata<'_>) -> bool {
     !served.handlers.is_empty()
         && served.handlers.iter().all(|handler| is_refused(handler, head))
@@ -589,7 +600,10 @@ mod tests {
         assert!(is_dropped(&of_annotation, json!({"labels": {"b": "1"}})));
         assert!(!is_dropped(&of_annotation, json!({"annotations": {"b": "1"}})));
         let of_both = [handler(&["a"], &["b"])];
-        assert!(is_dropped(&of_both, json!({"labels": {"a": "1"}})) && is_dropped(&of_both, json!({"annotations": {"b": "1"}})));
+        assert!(
+            is_dropped(&of_both, json!({"labels": {"a": "1"}}))
+                && is_dropped(&of_both, json!({"annotations": {"b": "1"}}))
+        );
         let of_either = [handler(&["a"], &[]), handler(&[], &["b"])];
         assert!(!is_dropped(&of_either, json!({"labels": {"a": "1"}})));
         assert!(!is_dropped(&[handler(&["a"], &[]), handler(&[], &[])], json!({})));

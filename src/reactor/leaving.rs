@@ -1,4 +1,5 @@
-//! The end of a kind that was removed from the manifest: the finalizers and records left on its objects are counted and logged.
+//! The end of a kind that was removed from the manifest: the finalizers and records left on its objects are counted and
+//! logged.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +67,8 @@ impl Leaving {
     /// Returns nothing if the objects cannot be listed.
     async fn count(&self, namespace: Option<&str>, stop: &Stop) -> Option<Kept> {
         let mut watcher = Watcher::new(self.client.clone(), (*self.resource).clone(), namespace).ok()?;
-        let mut sink = Counter { storages: &self.storages, kept: Kept::default(), is_complete: false, end: stop.child() };
+        let mut sink =
+            Counter { storages: &self.storages, kept: Kept::default(), is_complete: false, end: stop.child() };
         let end = sink.end.clone();
         // The sink ends the watcher after the list.
         let _ = tokio::time::timeout(LIST_TIMEOUT, watcher.run(&mut sink, &end)).await;

@@ -15,7 +15,9 @@ use crate::handling::spawning::BackgroundDemand;
 use crate::handling::{Handler, IndexingHandlers, Predicate};
 use crate::kit::{Clock, Stop};
 use crate::object::{Body, EventKind, Patch, Resource};
-use crate::script::{Call, Evaluation, Host, Indexes, Installed, Object, ObjectMemo, OperatorMemo, Returned, SharedIndex, Subject};
+use crate::script::{
+    Call, Evaluation, Host, Indexes, Installed, Object, ObjectMemo, OperatorMemo, Returned, SharedIndex, Subject,
+};
 
 use crate::engines::background::{BackgroundOptions, BackgroundTasks};
 use crate::engines::effects::{Background, Effects, Environment, IndexEvent, Indexing, ObjectEvent, Patcher, Scripts};
@@ -44,7 +46,8 @@ impl HostScripts {
     /// Returns the installed scripts of an operator, whose calls are counted.
     pub fn new(host: impl Into<Arc<Host>>, installed: Installed, metrics: &OperatorMetrics) -> Self {
         let loaded = metrics.revision_in_memory();
-        let metrics = installed.program().declaration.bindings.iter().map(|binding| metrics.script(&binding.id)).collect();
+        let metrics =
+            installed.program().declaration.bindings.iter().map(|binding| metrics.script(&binding.id)).collect();
         Self { host: host.into(), installed, _loaded: loaded, metrics }
     }
 
@@ -105,8 +108,8 @@ pub struct LiveEffects {
     filling: Option<Filling>,
 }
 
-/// The revisions of one operator whose indexes follow the events that earlier ones process: the newest, and one that is being filled or on
-/// trial. They are not kept alive by earlier revisions, whose calls may run for days.
+/// The revisions of one operator whose indexes follow the events that earlier ones process: the newest, and one that is
+/// being filled or on trial. They are not kept alive by earlier revisions, whose calls may run for days.
 #[derive(Clone, Default)]
 struct Followers(Arc<RwLock<Vec<Numbered>>>);
 
@@ -137,13 +140,32 @@ impl LiveEffects {
         let (revision, followers, filling) = (0, Followers::default(), None);
         let (common_events, events, tally) = (EventStream::default(), EventStream::default(), Arc::default());
         let (rng, background) = (None, None);
-        Self { revision, scripts, client, clock, common_events, events, tally, rng, background, indexer, followers, filling }
-            .with_events(EventStream::default())
+        Self {
+            revision,
+            scripts,
+            client,
+            clock,
+            common_events,
+            events,
+            tally,
+            rng,
+            background,
+            indexer,
+            followers,
+            filling,
+        }
+        .with_events(EventStream::default())
     }
 
-    /// Returns the effects of another revision, which calls other scripts. Indexes for which `is_changed` is true are not taken over; they
-    /// are filled by its index handlers.
-    pub fn next(&self, revision: u32, scripts: Arc<HostScripts>, filling: Filling, is_changed: impl Fn(&str) -> bool) -> Self {
+    /// Returns the effects of another revision, which calls other scripts. Indexes for which `is_changed` is true are
+    /// not taken over; they are filled by its index handlers.
+    pub fn next(
+        &self,
+        revision: u32,
+        scripts: Arc<HostScripts>,
+        filling: Filling,
+        is_changed: impl Fn(&str) -> bool,
+    ) -> Self {
         let next = Self {
             revision,
             indexer: Arc::new(self.indexer.next(Arc::clone(scripts.installed.indexes()), is_changed)),
@@ -161,7 +183,8 @@ impl LiveEffects {
         next.with_events(self.common_events.clone())
     }
 
-    /// Passes the events that earlier revisions process on to the indexes of this one, as far as they do not share them.
+    /// Passes the events that earlier revisions process on to the indexes of this one, as far as they do not share
+    /// them.
     pub fn follow_earlier(self: &Arc<Self>) {
         self.followers.add(self);
     }
@@ -185,7 +208,8 @@ impl LiveEffects {
         self.scripts.installed.indexes()
     }
 
-    /// Returns the indexes that changes of the objects of this revision's events belong to as well, with their revisions.
+    /// Returns the indexes that changes of the objects of this revision's events belong to as well, with their
+    /// revisions.
     fn followed_by(&self) -> Vec<(Arc<Self>, Vec<Arc<SharedIndex>>)> {
         let followers = self.followers.after(self.revision);
         if followers.is_empty() {
@@ -213,7 +237,11 @@ impl LiveEffects {
 
     /// Returns the effects with a stream of events.
     pub fn with_events(self, events: EventStream) -> Self {
-        Self { common_events: events.clone(), events: events.with(Arc::clone(&self.tally) as Arc<dyn EventSink>), ..self }
+        Self {
+            common_events: events.clone(),
+            events: events.with(Arc::clone(&self.tally) as Arc<dyn EventSink>),
+            ..self
+        }
     }
 
     /// Returns the effects with randomness from a seed, if there is one.
@@ -229,7 +257,10 @@ impl LiveEffects {
 
     /// Returns the effects with daemons and timers, which use these effects themselves.
     pub fn with_background(self, options: BackgroundOptions) -> Arc<Self> {
-        Arc::new_cyclic(|effects| Self { background: Some(Arc::new(BackgroundTasks::new(Weak::clone(effects), options))), ..self })
+        Arc::new_cyclic(|effects| Self {
+            background: Some(Arc::new(BackgroundTasks::new(Weak::clone(effects), options))),
+            ..self
+        })
     }
 }
 
@@ -301,11 +332,12 @@ impl LiveEffects {
         }
     }
 
-    /// Indexes an object at an event of an earlier revision, in the indexes that it does not have. Failed calls are repeated by this
-    /// revision at the next event, and logged then.
+    /// Indexes an object at an event of an earlier revision, in the indexes that it does not have. Failed calls are
+    /// repeated by this revision at the next event, and logged then.
     async fn follow(&self, event: IndexEvent<'_>, indexes: &[Arc<SharedIndex>]) {
         let Some(filling) = &self.filling else { return };
-        let handlers = filling.handlers_of(&event.object.resource, |name| indexes.iter().any(|index| index.name() == name));
+        let handlers =
+            filling.handlers_of(&event.object.resource, |name| indexes.iter().any(|index| index.name() == name));
         filling.note(event.object.body.uid().unwrap_or_default());
         drop(self.indexer.index(self, &self.events, IndexEvent { handlers: &handlers, ..event }).await);
     }
@@ -409,7 +441,9 @@ impl LiveEffects {
 impl Indexing for LiveEffects {
     fn index<'a>(&'a self, event: IndexEvent<'a>) -> BoxFuture<'a, Result<(), Error>> {
         #[cfg(test)]
-        if event.event_kind == crate::object::EventKind::Deleted && super::defects::is_on(super::defects::Defect::KeepsEntries) {
+        if event.event_kind == crate::object::EventKind::Deleted
+            && super::defects::is_on(super::defects::Defect::KeepsEntries)
+        {
             return std::future::ready(Ok(())).boxed();
         }
         async move {

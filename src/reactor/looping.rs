@@ -73,7 +73,14 @@ impl RecentCycles {
     }
 
     /// Records the end of a cycle. With `is_last`, no further event is queued.
-    pub fn end(&mut self, begun: &Begun<'_>, trigger: Trigger, ended: Ran<'_>, threshold: Threshold, now: Timestamp) -> Option<Report> {
+    pub fn end(
+        &mut self,
+        begun: &Begun<'_>,
+        trigger: Trigger,
+        ended: Ran<'_>,
+        threshold: Threshold,
+        now: Timestamp,
+    ) -> Option<Report> {
         let Ran { ended, versions, is_last } = ended;
         let seen = begun.body.resource_version();
         let is_new = |version: &&String| Some(version.as_str()) != seen;
@@ -165,7 +172,8 @@ pub struct Ran<'a> {
 }
 
 impl State {
-    /// Returns whether a version is that of an own write. Earlier ones are forgotten with it: their events were skipped by the server.
+    /// Returns whether a version is that of an own write. Earlier ones are forgotten with it: their events were skipped
+    /// by the server.
     fn take(&mut self, version: Option<&str>) -> bool {
         let place = self.versions.iter().position(|own| Some(own.as_str()) == version);
         if let Some(place) = place {
@@ -230,7 +238,8 @@ mod tests {
     use crate::handling::Lifecycle;
     use crate::reactor::cycle::Sent;
 
-    const THRESHOLD: Threshold = Threshold { cycles: 2, period: Duration::from_mins(1), max_delay: Duration::from_mins(1) };
+    const THRESHOLD: Threshold =
+        Threshold { cycles: 2, period: Duration::from_mins(1), max_delay: Duration::from_mins(1) };
 
     fn now() -> Timestamp {
         Timestamp::UNIX_EPOCH
@@ -253,7 +262,12 @@ mod tests {
 
     /// A handler whose first attempt changes the object to its next version.
     fn again() -> Ended {
-        let notes = Notes { has_called: true, handlers: vec!["made".to_owned()], fields: vec!["spec.n".to_owned()], ..Notes::default() };
+        let notes = Notes {
+            has_called: true,
+            handlers: vec!["made".to_owned()],
+            fields: vec!["spec.n".to_owned()],
+            ..Notes::default()
+        };
         Ended { handled: true, result: Ok(Sent::default()), echo: None, notes }
     }
 
@@ -293,11 +307,17 @@ mod tests {
         let first = scene.cycle(&object(1, &json!({})), again(), &[2]);
         assert_eq!(first, (Trigger::Other, Vec::new()));
         for version in 2..4 {
-            assert_eq!(scene.cycle(&object(version, &json!({})), again(), &[version + 1]), (Trigger::OwnWrite, Vec::new()));
+            assert_eq!(
+                scene.cycle(&object(version, &json!({})), again(), &[version + 1]),
+                (Trigger::OwnWrite, Vec::new())
+            );
         }
         let (trigger, reports) = scene.cycle(&object(4, &json!({})), again(), &[5]);
         assert_eq!(trigger, Trigger::OwnWrite);
-        assert!(matches!(&reports[..], [Report::Began(found)] if found.handlers == ["made"] && found.fields == ["spec.n"]), "{reports:?}");
+        assert!(
+            matches!(&reports[..], [Report::Began(found)] if found.handlers == ["made"] && found.fields == ["spec.n"]),
+            "{reports:?}"
+        );
     }
 
     #[test]
@@ -310,7 +330,10 @@ mod tests {
         ];
         for (other, expected) in others {
             let mut scene = Scene::looping(4);
-            assert_eq!(scene.cycle(&object(5, &own), Ended { notes: Notes::default(), ..again() }, &[6]).0, Trigger::OwnWrite);
+            assert_eq!(
+                scene.cycle(&object(5, &own), Ended { notes: Notes::default(), ..again() }, &[6]).0,
+                Trigger::OwnWrite
+            );
             let (trigger, reports) = scene.cycle(&object(7, &other), again(), &[8]);
             assert_eq!(trigger, expected, "{other}");
             assert_eq!(reports.contains(&Report::Ended(Why::Changed)), expected == Trigger::Change);
@@ -333,13 +356,18 @@ mod tests {
     fn a_new_revision_of_the_operator_starts_anew() {
         let mut scene = Scene::looping(4);
         scene.revision += 1;
-        assert_eq!(scene.cycle(&object(5, &json!({})), again(), &[6]), (Trigger::Other, vec![Report::Ended(Why::Reloaded)]));
+        assert_eq!(
+            scene.cycle(&object(5, &json!({})), again(), &[6]),
+            (Trigger::Other, vec![Report::Ended(Why::Reloaded)])
+        );
     }
 
     #[test]
     fn only_events_of_own_writes_can_wait() {
         let scene = Scene::looping(1);
-        let urgent = |event_kind, version| scene.recent.is_urgent(&Event::new(event_kind, object(version, &json!({})).to_string()));
+        let urgent = |event_kind, version| {
+            scene.recent.is_urgent(&Event::new(event_kind, object(version, &json!({})).to_string()))
+        };
         assert!(!urgent(EventKind::Modified, 2));
         assert!(urgent(EventKind::Modified, 3));
         assert!(urgent(EventKind::Deleted, 2) && urgent(EventKind::Revisited, 2) && urgent(EventKind::Listed, 2));
@@ -378,7 +406,10 @@ mod tests {
         };
         let slowed = Scene::looping(4).recent;
         let due = slowed.due_condition(&named, &object(9, &json!({})), now()).unwrap();
-        assert_eq!((due.is_true, due.now.as_str(), due.reason.as_str()), (true, "1970-01-01T00:00:00Z", SELF_TRIGGERED));
+        assert_eq!(
+            (due.is_true, due.now.as_str(), due.reason.as_str()),
+            (true, "1970-01-01T00:00:00Z", SELF_TRIGGERED)
+        );
         assert_eq!(slowed.due_condition(&named, &with("True", &due.message), now()), None);
         assert!(slowed.due_condition(&named, &with("True", "older"), now()).is_some());
         let recovered = RecentCycles::default();

@@ -16,11 +16,12 @@ use crate::engines::readiness::Blocker;
 use crate::object::EventKind;
 use crate::telemetry::KindMetrics;
 
-/// Limit of queued events of one object. An object that changes faster than its handlers run would fill the memory; beyond this limit,
-/// intermediate states are skipped, as they are after a reconnection.
+/// Limit of queued events of one object. An object that changes faster than its handlers run would fill the memory;
+/// beyond this limit, intermediate states are skipped, as they are after a reconnection.
 const CAPACITY: usize = 128;
 
-/// How long a further request of a patch waits for the event of the earlier one. With that, the API server has the newest state.
+/// How long a further request of a patch waits for the event of the earlier one. With that, the API server has the
+/// newest state.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// An event of one object, as received.
@@ -32,7 +33,8 @@ pub struct Event {
     pub raw: Arc<str>,
     /// Blocks the readiness of the indexes until the object is indexed, or the last copy of the event is dropped.
     pub blocker: Option<Arc<Blocker>>,
-    /// The term of the leadership in which it was received; `None` if this replica did not lead, and the event is only indexed.
+    /// The term of the leadership in which it was received; `None` if this replica did not lead, and the event is only
+    /// indexed.
     pub term: Option<u64>,
 }
 
@@ -153,8 +155,8 @@ impl Mailbox {
         self.state.lock().events.is_empty()
     }
 
-    /// Waits for an event; returns `None` after the timeout, or if the mailbox is closed and empty. Without a timeout it does not wait:
-    /// timers are rounded up to the next millisecond.
+    /// Waits for an event; returns `None` after the timeout, or if the mailbox is closed and empty. Without a timeout
+    /// it does not wait: timers are rounded up to the next millisecond.
     ///
     /// *Cancel safety*: an event is either returned or stays queued.
     pub async fn take(&self, timeout: Duration) -> Option<Event> {
@@ -196,7 +198,8 @@ impl Mailbox {
         false
     }
 
-    /// Sleeps until an urgent event is queued, or the mailbox is closed. Other events do not end it. Returns whether it slept in full.
+    /// Sleeps until an urgent event is queued, or the mailbox is closed. Other events do not end it. Returns whether it
+    /// slept in full.
     ///
     /// *Cancel safety*: the sleep may be dropped.
     pub async fn pause(&self, duration: Duration, is_urgent: impl Fn(&Event) -> bool) -> bool {

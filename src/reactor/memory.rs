@@ -24,7 +24,8 @@ pub struct Memories {
 struct Declared {
     /// The current revision.
     revision: u32,
-    /// The revision since which each handler is declared, by id; 0 for those that were declared when the kind was first served.
+    /// The revision since which each handler is declared, by id; 0 for those that were declared when the kind was first
+    /// served.
     resumptions: BTreeMap<String, u32>,
     /// Whether a revision was recorded.
     is_complete: bool,
@@ -74,8 +75,8 @@ impl RetryState {
 }
 
 impl Memories {
-    /// Records an event of an object, and returns the remembered facts of the object. Only the first event decides whether the object was
-    /// first seen in a list, and which state of the operator's memo it begins with.
+    /// Records an event of an object, and returns the remembered facts of the object. Only the first event decides
+    /// whether the object was first seen in a list, and which state of the operator's memo it begins with.
     pub fn notice(&self, uid: &str, by_listing: bool, operator_memo: impl FnOnce() -> Arc<OperatorMemo>) -> Noticed {
         let Table { entries, origins } = &mut *self.table.lock();
         if !entries.contains_key(uid) {
@@ -87,7 +88,8 @@ impl Memories {
         Noticed { flags: entry.flags, operator_memo: Arc::clone(&origins.get(entry.origin).operator_memo) }
     }
 
-    /// Begins anew, as after a start of the process: everything known was there before. Returns the unique ids of the objects.
+    /// Begins anew, as after a start of the process: everything known was there before. Returns the unique ids of the
+    /// objects.
     pub fn begin_anew(&self, operator_memo: &Arc<OperatorMemo>) -> Vec<Box<str>> {
         let revision = self.declared.lock().revision;
         let Table { entries, origins } = &mut *self.table.lock();
@@ -182,7 +184,8 @@ impl Table {
     }
 }
 
-/// The states of the operator at the first events of objects, by number. Each is kept as long as one of its objects is remembered.
+/// The states of the operator at the first events of objects, by number. Each is kept as long as one of its objects is
+/// remembered.
 #[derive(Debug, Default)]
 struct Origins {
     slots: Vec<Origin>,
@@ -203,7 +206,9 @@ struct Origin {
 impl Origins {
     /// Returns the number of a state for a further object.
     fn take(&mut self, operator_memo: Arc<OperatorMemo>, revision: u32) -> u32 {
-        let is_same = |slot: &Origin| slot.objects > 0 && slot.revision == revision && Arc::ptr_eq(&slot.operator_memo, &operator_memo);
+        let is_same = |slot: &Origin| {
+            slot.objects > 0 && slot.revision == revision && Arc::ptr_eq(&slot.operator_memo, &operator_memo)
+        };
         let is_last = self.slots.get(self.last as usize).is_some_and(is_same);
         if !is_last {
             self.last = self.free.pop().unwrap_or_else(|| {
@@ -255,7 +260,10 @@ mod tests {
         let mut throttle = Throttle::default();
         throttle.fail(&[Duration::from_secs(1)], None, Timestamp::UNIX_EPOCH);
         assert!(is_kept(RetryState { throttle, ..RetryState::default() }));
-        assert!(is_kept(RetryState { remaining: vec![Transform::AddFinalizer("f".to_owned())], ..RetryState::default() }));
+        assert!(is_kept(RetryState {
+            remaining: vec![Transform::AddFinalizer("f".to_owned())],
+            ..RetryState::default()
+        }));
         assert!(is_kept(RetryState { is_unreadable: true, ..RetryState::default() }));
         assert!(!is_kept(RetryState::default()));
     }
@@ -299,7 +307,11 @@ mod tests {
         }
         assert!(Arc::ptr_eq(&see("a", &third), &first) && Arc::ptr_eq(&see("c", &third), &second));
         memories.forget("c");
-        assert_eq!((Arc::strong_count(&first), Arc::strong_count(&second)), (2, 1), "one for each memo, not for each object");
+        assert_eq!(
+            (Arc::strong_count(&first), Arc::strong_count(&second)),
+            (2, 1),
+            "one for each memo, not for each object"
+        );
         assert!(Arc::ptr_eq(&see("c", &third), &third), "the object was created again");
         memories.forget("a");
         assert!(Arc::ptr_eq(&see("b", &third), &first));

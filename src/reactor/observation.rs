@@ -82,7 +82,8 @@ pub struct Insights {
 }
 
 impl Insights {
-    /// Updates the kinds after a discovery of one group or of all groups, and returns the warnings about kinds that are not served.
+    /// Updates the kinds after a discovery of one group or of all groups, and returns the warnings about kinds that are
+    /// not served.
     ///
     /// Kinds of other groups do not change.
     pub fn revise(&mut self, purposes: &Purposes, group: Option<&str>, discovered: &[Arc<Resource>]) -> Vec<Unserved> {
@@ -103,7 +104,9 @@ impl Insights {
     pub fn missing_groups(&self, purposes: &Purposes) -> BTreeSet<Option<String>> {
         let watched = purposes.watched.iter().map(|selector| (selector, &self.watched));
         let webhook = purposes.webhook.iter().map(|selector| (selector, &self.webhook));
-        let missing = watched.chain(webhook).filter(|(selector, found)| selector.is_specific() && select(selector, *found).is_empty());
+        let missing = watched
+            .chain(webhook)
+            .filter(|(selector, found)| selector.is_specific() && select(selector, *found).is_empty());
         missing.map(|(selector, _)| selector.group.clone()).collect()
     }
 
@@ -135,17 +138,24 @@ impl Insights {
         self.drop_all(&unwatchable, selectors, "Non-watchable resources will not be served")
     }
 
-    /// Without patches no state can be stored on objects. As in kopf, one such selector drops all kinds that cannot be patched.
+    /// Without patches no state can be stored on objects. As in kopf, one such selector drops all kinds that cannot be
+    /// patched.
     fn drop_unpatchable(&mut self, selectors: &[Selector]) -> Option<Unserved> {
-        let unpatchable: BTreeSet<_> = self.watched.iter().filter(|resource| !resource.has_verb("patch")).cloned().collect();
+        let unpatchable: BTreeSet<_> =
+            self.watched.iter().filter(|resource| !resource.has_verb("patch")).cloned().collect();
         let is_needed = selectors.iter().any(|selector| !select(selector, &unpatchable).is_empty());
-        is_needed.then(|| self.drop_all(&unpatchable, selectors, "Non-patchable resources will not be served")).flatten()
+        is_needed
+            .then(|| self.drop_all(&unpatchable, selectors, "Non-patchable resources will not be served"))
+            .flatten()
     }
 
     fn drop_all(&mut self, dropped: &BTreeSet<Arc<Resource>>, selectors: &[Selector], text: &str) -> Option<Unserved> {
         self.watched.retain(|resource| !dropped.contains(resource));
-        let named: BTreeSet<Arc<Resource>> =
-            selectors.iter().filter(|selector| selector.is_specific()).flat_map(|selector| select(selector, dropped)).collect();
+        let named: BTreeSet<Arc<Resource>> = selectors
+            .iter()
+            .filter(|selector| selector.is_specific())
+            .flat_map(|selector| select(selector, dropped))
+            .collect();
         unserved(text, dropped.iter().map(|resource| (resource.to_string(), named.contains(resource))))
     }
 }
@@ -168,7 +178,11 @@ fn renew(set: &mut BTreeSet<Arc<Resource>>, selectors: &[Selector], group: Optio
 pub fn select<'a>(selector: &Selector, resources: impl IntoIterator<Item = &'a Arc<Resource>>) -> Vec<Arc<Resource>> {
     let resources: Vec<&Arc<Resource>> = resources.into_iter().collect();
     let selected: BTreeSet<&Resource> = selector.select(resources.iter().map(AsRef::as_ref)).into_iter().collect();
-    resources.iter().filter(|resource| selected.contains(resource.as_ref())).map(|resource| Arc::clone(resource)).collect()
+    resources
+        .iter()
+        .filter(|resource| selected.contains(resource.as_ref()))
+        .map(|resource| Arc::clone(resource))
+        .collect()
 }
 
 #[cfg(test)]

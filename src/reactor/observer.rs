@@ -1,4 +1,5 @@
-//! The observer of one operator: discovers kinds and namespaces, and starts and stops watches as they appear and vanish.
+//! The observer of one operator: discovers kinds and namespaces, and starts and stops watches as they appear and
+//! vanish.
 
 mod declared;
 mod found_kinds;
@@ -135,7 +136,8 @@ impl<W: Effects + 'static> Observer<W> {
     /// # Errors
     /// If the discovery fails at the start.
     pub async fn run(mut self, stop: Stop) -> Result<(), cluster::Error> {
-        let gate = self.declared.health.gate(format!("operator '{}' has not started its watches yet", self.declared.name));
+        let gate =
+            self.declared.health.gate(format!("operator '{}' has not started its watches yet", self.declared.name));
         let groups = self.found.groups(&self.declared.earlier);
         let scan = tokio::select! {
             biased;
@@ -238,8 +240,8 @@ impl<W: Effects + 'static> Observer<W> {
         }
     }
 
-    /// Looks again for kinds that were not found: the server may have a new definition, and serve its kind a moment later. No event reports
-    /// that.
+    /// Looks again for kinds that were not found: the server may have a new definition, and serve its kind a moment
+    /// later. No event reports that.
     fn seek_missing(&mut self) {
         if self.declared.is_scanning_disabled {
             return;
@@ -311,7 +313,11 @@ impl<W: Effects + 'static> Observer<W> {
             let definitions = backbone("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition");
             self.spawn_observation(definitions, ObservationSink::new(Subject::Kinds, sender.clone()), stop);
             if matches!(self.declared.scope, Scope::Namespaces(_)) {
-                self.spawn_observation(backbone("", "namespaces", "Namespace"), ObservationSink::new(Subject::Namespaces, sender), stop);
+                self.spawn_observation(
+                    backbone("", "namespaces", "Namespace"),
+                    ObservationSink::new(Subject::Namespaces, sender),
+                    stop,
+                );
             }
         }
         receiver

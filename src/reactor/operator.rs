@@ -62,13 +62,19 @@ const POSTING_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the leader posts its queued Events before another replica takes over.
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Serves an operator until the stop is requested: first its startup, then the login and the watches, and its cleanup last. A request to
-/// reload it before it watches is answered with [`reload::ReloadError::Starting`].
+/// Serves an operator until the stop is requested: first its startup, then the login and the watches, and its cleanup
+/// last. A request to reload it before it watches is answered with [`reload::ReloadError::Starting`].
 ///
 /// # Errors
-/// If its scripts cannot be installed, a startup or cleanup handler fails, or the login or the discovery fails at the start. An operator
-/// with login functions also ends if a later login fails.
-pub async fn serve(mut operator: Operator, access: Access, shared: Shared, mut reloads: Reloads, stop: Stop) -> Result<(), ServeError> {
+/// If its scripts cannot be installed, a startup or cleanup handler fails, or the login or the discovery fails at the
+/// start. An operator with login functions also ends if a later login fails.
+pub async fn serve(
+    mut operator: Operator,
+    access: Access,
+    shared: Shared,
+    mut reloads: Reloads,
+    stop: Stop,
+) -> Result<(), ServeError> {
     let is_clusterwide = matches!(shared.scope, Scope::Cluster);
     shared.peering.overrides.apply(&mut operator.settings.peering, is_clusterwide);
     let settings = operator.settings.clone();
@@ -144,8 +150,12 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
     let has_login = operator.activities.iter().any(|activity| activity.moment == Moment::Login);
     let login: Box<dyn Login> = match (has_login, server) {
         (false, _) => login,
-        (true, ServerChoice::Declared) => Box::new(ActivityLogin::new(Server::Declared, Arc::clone(&own), stop.clone())),
-        (true, ServerChoice::Default) => Box::new(ActivityLogin::new(Server::Fixed(login), Arc::clone(&own), stop.clone())),
+        (true, ServerChoice::Declared) => {
+            Box::new(ActivityLogin::new(Server::Declared, Arc::clone(&own), stop.clone()))
+        }
+        (true, ServerChoice::Default) => {
+            Box::new(ActivityLogin::new(Server::Fixed(login), Arc::clone(&own), stop.clone()))
+        }
     };
     let client = Client::new(login, connection(settings), shared.clock.clone());
     let metrics = shared.endpoints.metrics.operator(name);
@@ -191,10 +201,13 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
     }
     let scripts = Arc::new(HostScripts::new(host, installed, &metrics));
     let counted = Arc::new(MetricsSink::new(metrics));
-    let counting = EventStream::default().with(Arc::clone(&counted) as Arc<dyn EventSink>).with(Arc::new(LogPoster(led_poster)));
-    let events = event_stream(name, shared.monitor.as_ref(), counting.with(Arc::new(shared.events.clone())), log.clone());
+    let counting =
+        EventStream::default().with(Arc::clone(&counted) as Arc<dyn EventSink>).with(Arc::new(LogPoster(led_poster)));
+    let events =
+        event_stream(name, shared.monitor.as_ref(), counting.with(Arc::new(shared.events.clone())), log.clone());
     let calls = Arc::clone(&scripts) as Arc<dyn Scripts>;
-    let activities = Activities::new(calls, operator.activities.clone(), settings, shared.clock.clone(), events.clone());
+    let activities =
+        Activities::new(calls, operator.activities.clone(), settings, shared.clock.clone(), events.clone());
     let activities = Arc::new(activities);
     own.set(Arc::downgrade(&activities)).expect("the activities are given once");
     Ok(Started { revision, scripts, client, kinds, activities, events, log, poster, posted, counted, lead, touches })
@@ -219,7 +232,8 @@ async fn run(
     let checked = shared.checks_rights.then(|| Operator { settings: settings.clone(), ..operator.clone() });
     let webhook_kinds = reload::webhook_kinds(&operator);
     let Operator { name, defaults, schedules, hooks, webhooks, conversions, .. } = operator;
-    let Started { revision, scripts, client, kinds, activities, events, log, poster, posted, counted, lead, touches } = started;
+    let Started { revision, scripts, client, kinds, activities, events, log, poster, posted, counted, lead, touches } =
+        started;
     tokio::select! {
         biased;
         () = stop.requested() => return Ok(()),
@@ -252,7 +266,9 @@ async fn run(
     shared.monitor.iter().for_each(|monitor| monitor.follows_pause(pause.clone()));
     let calls = Arc::clone(&scripts) as Arc<dyn Scripts>;
     let writer = if lead.is_elected() { client.fenced(Arc::new(lead.clone())) } else { client.clone() };
-    let effects = LiveEffects::new(scripts, writer.clone(), shared.clock.clone()).with_events(events.clone()).with_seed(shared.seed);
+    let effects = LiveEffects::new(scripts, writer.clone(), shared.clock.clone())
+        .with_events(events.clone())
+        .with_seed(shared.seed);
     let effects = effects.with_health(health.clone(), format!("operator '{name}' has not filled its indexes yet"));
     let effects = effects.with_background(background);
     let (review_calls, hooks_stop) = (Arc::clone(&calls), Stop::new());
@@ -419,8 +435,14 @@ async fn run(
 }
 
 /// Returns the event stream of an operator: first the monitor, then the other sinks, and the log last.
-fn event_stream(name: &str, monitor: Option<&Arc<ActivityMonitor>>, followers: EventStream, log: Option<Arc<ChangeLog>>) -> EventStream {
+fn event_stream(
+    name: &str,
+    monitor: Option<&Arc<ActivityMonitor>>,
+    followers: EventStream,
+    log: Option<Arc<ChangeLog>>,
+) -> EventStream {
     let sinks = monitor.map(|monitor| monitor.sink_of(name)).into_iter();
-    let sinks = sinks.chain([Arc::new(followers) as Arc<dyn EventSink>]).chain(log.map(|log| log as Arc<dyn EventSink>));
+    let sinks =
+        sinks.chain([Arc::new(followers) as Arc<dyn EventSink>]).chain(log.map(|log| log as Arc<dyn EventSink>));
     sinks.chain([Arc::new(LogSink) as Arc<dyn EventSink>]).fold(EventStream::default(), EventStream::with)
 }

@@ -1,7 +1,8 @@
-//! The pause of an operator: its watches are closed, its timers and daemons are stopped, and its workers wait for nothing. Queued events
-//! and running calls continue to their end.
+//! The pause of an operator: its watches are closed, its timers and daemons are stopped, and its workers wait for
+//! nothing. Queued events and running calls continue to their end.
 //!
-//! After the pause, the watches list their objects anew (`watching`): nothing is lost, since the state is on the objects.
+//! After the pause, the watches list their objects anew (`watching`): nothing is lost, since the state is on the
+//! objects.
 
 use std::sync::Arc;
 
@@ -25,7 +26,8 @@ pub(super) struct Follower<W> {
 }
 
 impl<W: Effects> Follower<W> {
-    /// Stops timers and daemons at each pause, allows them again after it, and reports both, until the stop is requested.
+    /// Stops timers and daemons at each pause, allows them again after it, and reports both, until the stop is
+    /// requested.
     pub(super) async fn run(self, stop: Stop) {
         tokio::select! {
             biased;
@@ -35,7 +37,8 @@ impl<W: Effects> Follower<W> {
         self.note();
     }
 
-    /// Returns the effects of the newest revision: timers and daemons, and the events of an operator, are the same for all revisions.
+    /// Returns the effects of the newest revision: timers and daemons, and the events of an operator, are the same for
+    /// all revisions.
     fn effects(&self) -> Arc<W> {
         Arc::clone(&self.revisions.newest().effects)
     }

@@ -183,7 +183,11 @@ mod tests {
         pending.called(called);
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(states(), ["'make' of Pod n/p has been running for 3 seconds"]);
-        let retried = Outcome { delay: Some(Duration::from_mins(1)), error: Some("not yet\nat a.rhai:1".to_owned()), ..Outcome::default() };
+        let retried = Outcome {
+            delay: Some(Duration::from_mins(1)),
+            error: Some("not yet\nat a.rhai:1".to_owned()),
+            ..Outcome::default()
+        };
         pending.concluded(called, &retried);
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!(states(), ["'make' of Pod n/p is retried in 50 seconds (not yet)"]);
@@ -210,18 +214,27 @@ mod tests {
         pending.called(called("a", Subject::Ticks));
         pending.called(called("b", Subject::Activity(Moment::Login)));
         for operator in ["b", "a"] {
-            let retried = Outcome { delay: Some(Duration::from_mins(1)), error: Some("not yet".to_owned()), ..Outcome::default() };
+            let retried = Outcome {
+                delay: Some(Duration::from_mins(1)),
+                error: Some("not yet".to_owned()),
+                ..Outcome::default()
+            };
             pending.concluded(called(operator, Subject::Activity(Moment::Startup)), &retried);
         }
         let login = "'begin' of the login activity of operator 'b' has been running for 0 seconds";
         let schedule = "'begin' of the schedules of operator 'a' has been running for 0 seconds";
         let object = "'begin' of Pod n/p has been running for 0 seconds";
-        let startup = |operator| format!("'begin' of the startup activity of operator '{operator}' is retried in 60 seconds (not yet)");
+        let startup = |operator| {
+            format!("'begin' of the startup activity of operator '{operator}' is retried in 60 seconds (not yet)")
+        };
         assert_eq!(states(), [login, &startup("a"), &startup("b"), schedule, object]);
         pending.ended("a", Moment::Startup);
         pending.ended("b", Moment::Login);
         assert_eq!(states(), [&startup("b"), schedule, object]);
-        pending.concluded(called("b", Subject::Activity(Moment::Startup)), &Outcome { is_final: true, ..Outcome::default() });
+        pending.concluded(
+            called("b", Subject::Activity(Moment::Startup)),
+            &Outcome { is_final: true, ..Outcome::default() },
+        );
         pending.returned(called("a", Subject::Ticks));
         assert_eq!(states(), [object]);
     }

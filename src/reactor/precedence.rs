@@ -1,4 +1,5 @@
-//! Several operators of one process on one kind: if they would overwrite each other's records, only the first one serves it.
+//! Several operators of one process on one kind: if they would overwrite each other's records, only the first one
+//! serves it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -95,7 +96,11 @@ fn yielded(
             let is_same = |one: &Arc<Resource>| (&one.group, &one.plural) == (&resource.group, &resource.plural);
             kept_on(&other.purposes.patched, served).iter().any(is_same).then_some(())?;
             let clashes = other.storages.clashes(storages);
-            (!clashes.is_empty()).then(|| Yielded { resource: Arc::clone(&resource), to: Arc::clone(&other.name), clashes })
+            (!clashes.is_empty()).then(|| Yielded {
+                resource: Arc::clone(&resource),
+                to: Arc::clone(&other.name),
+                clashes,
+            })
         });
         yielded.extend(first);
     }
@@ -133,7 +138,12 @@ mod tests {
 
     fn other(name: &str, selector: &str, finalizer: &str) -> Other {
         let storages = Storages { finalizer: finalizer.to_owned(), ..Storages::default() };
-        Other { name: Arc::from(name), purposes: purposes(selector), storages: Arc::new(storages), insights: Insights::default() }
+        Other {
+            name: Arc::from(name),
+            purposes: purposes(selector),
+            storages: Arc::new(storages),
+            insights: Insights::default(),
+        }
     }
 
     fn apply(others: Vec<Other>, selector: &str, discovered: &[Arc<Resource>]) -> (Vec<String>, Vec<String>) {
@@ -165,7 +175,8 @@ mod tests {
 
     #[test]
     fn the_kind_is_served_when_the_first_operator_does_not_serve_it_any_more() {
-        let (mut precedence, purposes) = (Precedence(vec![other("first", "demos.example.com", "a/b")]), purposes("Demo"));
+        let (mut precedence, purposes) =
+            (Precedence(vec![other("first", "demos.example.com", "a/b")]), purposes("Demo"));
         let demos = [resource("demos", "Demo")];
         precedence.revise(None, &demos);
         let mut insights = Insights::default();
@@ -200,7 +211,10 @@ mod tests {
             precedence.groups(own).map(|groups| groups.into_iter().map(str::to_owned).collect::<BTreeSet<_>>())
         };
         let named = groups(&["demos.example.com"], Some(BTreeSet::from(["own.dev"]))).unwrap();
-        assert!(named.contains("own.dev") && named.contains("example.com") && !named.contains("other.dev"), "{named:?}");
+        assert!(
+            named.contains("own.dev") && named.contains("example.com") && !named.contains("other.dev"),
+            "{named:?}"
+        );
         assert_eq!(groups(&["demos.example.com", "demos"], Some(BTreeSet::new())), None);
         assert_eq!(groups(&["demos.example.com"], None), None);
     }

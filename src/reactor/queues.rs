@@ -56,7 +56,10 @@ impl Queues {
                 return Queued::Waiting;
             }
             if !mailbox.put(event) {
-                tracing::debug!(uid, "An intermediate state of the object is skipped, since too many of its events wait.");
+                tracing::debug!(
+                    uid,
+                    "An intermediate state of the object is skipped, since too many of its events wait."
+                );
             }
             return Queued::Waiting;
         }
@@ -167,7 +170,10 @@ mod tests {
         let queues = Queues::new(None);
         let put = |event_kind| queues.put("a", Event::new(event_kind, "{}"));
         let Queued::First(_, mailbox) = put(EventKind::Modified) else { panic!("the first event needs a worker") };
-        let queued = || std::iter::from_fn(|| futures::FutureExt::now_or_never(mailbox.take(std::time::Duration::ZERO)).flatten()).count();
+        let queued = || {
+            std::iter::from_fn(|| futures::FutureExt::now_or_never(mailbox.take(std::time::Duration::ZERO)).flatten())
+                .count()
+        };
         put(EventKind::Revisited);
         assert_eq!(queued(), 1);
         put(EventKind::Revisited);

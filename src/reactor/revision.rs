@@ -1,5 +1,5 @@
-//! The revisions of an operator: immutable values, of which the newest one is read once for each event. A revision on trial serves a share of
-//! the objects beside it.
+//! The revisions of an operator: immutable values, of which the newest one is read once for each event. A revision on
+//! trial serves a share of the objects beside it.
 //!
 //! Calls that are running keep the revision they began with. Nothing here loads files; see `reload`.
 
@@ -167,7 +167,11 @@ impl<W> Clone for Known<W> {
 impl<W> KindRevisions<W> {
     /// Returns a revision that never changes.
     pub fn fixed(serving: Serving<W>, memories: Arc<Memories>) -> Self {
-        Self { known: RwLock::new(Known { change: 0, newest: Arc::new(serving), trial: None }), revisions: None, memories }
+        Self {
+            known: RwLock::new(Known { change: 0, newest: Arc::new(serving), trial: None }),
+            revisions: None,
+            memories,
+        }
     }
 
     /// Follows the revisions of an operator for a kind.
@@ -176,8 +180,8 @@ impl<W> KindRevisions<W> {
         Self { known: RwLock::new(known), revisions: Some(revisions), memories }
     }
 
-    /// Returns the revision for an event of an object that is taken up; `None` if it declares nothing for the kind. Then the state on objects
-    /// stays as it is: without handlers, a cycle would remove the finalizer.
+    /// Returns the revision for an event of an object that is taken up; `None` if it declares nothing for the kind.
+    /// Then the state on objects stays as it is: without handlers, a cycle would remove the finalizer.
     pub fn take_up(&self, uid: &str) -> Option<Arc<Serving<W>>> {
         let serving = self.of(uid);
         (self.revisions.is_none() || !serving.served.handlers.is_empty()).then_some(serving)
@@ -200,14 +204,17 @@ impl<W> KindRevisions<W> {
     pub fn objects(&self) -> BTreeMap<String, usize> {
         let Known { newest, trial, .. } = self.known();
         let all = self.memories.len();
-        let tried = trial.map(|(serving, share)| (serving.digest.to_string(), self.memories.count(|uid| share.holds(uid))));
+        let tried =
+            trial.map(|(serving, share)| (serving.digest.to_string(), self.memories.count(|uid| share.holds(uid))));
         let of_trial = tried.as_ref().map(|(_, count)| *count).unwrap_or_default();
         [(newest.digest.to_string(), all.saturating_sub(of_trial))].into_iter().chain(tried).collect()
     }
 
     fn known(&self) -> Known<W> {
         let known = self.known.read().clone();
-        let Some(revisions) = self.revisions.as_ref().filter(|revisions| revisions.changes() != known.change) else { return known };
+        let Some(revisions) = self.revisions.as_ref().filter(|revisions| revisions.changes() != known.change) else {
+            return known;
+        };
         let mut known = self.known.write();
         if known.change != revisions.changes() {
             *known = follow(revisions, &known.newest.served.resource, Some(&known.newest), &self.memories);
@@ -222,7 +229,12 @@ impl<W> KindRevisions<W> {
 }
 
 /// Returns the current revisions of a kind. The newest one stays as it is known, if it is the same.
-fn follow<W>(revisions: &Revisions<W>, resource: &Arc<Resource>, known: Option<&Arc<Serving<W>>>, memories: &Memories) -> Known<W> {
+fn follow<W>(
+    revisions: &Revisions<W>,
+    resource: &Arc<Resource>,
+    known: Option<&Arc<Serving<W>>>,
+    memories: &Memories,
+) -> Known<W> {
     let serving = revisions.serving.read();
     let change = revisions.changes();
     let is_same = |known: &&Arc<Serving<W>>| known.revision == serving.newest.number;
@@ -234,7 +246,8 @@ fn follow<W>(revisions: &Revisions<W>, resource: &Arc<Resource>, known: Option<&
     let trial = serving.trial.as_ref().map(|(revision, share)| {
         let tried = serve(revision, resource);
         let known: BTreeSet<&str> = resumptions(&newest.served).collect();
-        let added_resumptions = resumptions(&tried.served).filter(|id| !known.contains(id)).map(str::to_owned).collect();
+        let added_resumptions =
+            resumptions(&tried.served).filter(|id| !known.contains(id)).map(str::to_owned).collect();
         let trial = Some(OnTrial { newest: Arc::clone(&newest), added_resumptions });
         (Arc::new(Serving { trial, ..tried }), *share)
     });
@@ -261,8 +274,8 @@ fn serve<W>(revision: &Revision<W>, resource: &Arc<Resource>) -> Serving<W> {
     }
 }
 
-/// Two functions with one id would share one progress record. Within a block of the manifest that is a load error; here, two blocks select
-/// the same kind.
+/// Two functions with one id would share one progress record. Within a block of the manifest that is a load error;
+/// here, two blocks select the same kind.
 fn without_clashes(handlers: &[Arc<Handler>], resource: &Resource) -> Vec<Arc<Handler>> {
     let mut kept: Vec<Arc<Handler>> = Vec::new();
     for handler in handlers.iter().filter(|handler| handler.concerns(resource)) {
@@ -284,12 +297,14 @@ fn without_clashes(handlers: &[Arc<Handler>], resource: &Resource) -> Vec<Arc<Ha
 }
 
 impl<W> Serving<W> {
-    /// Returns the revision that indexes the objects of the kind: one on trial leaves that to the newest one, which fills the indexes of both.
+    /// Returns the revision that indexes the objects of the kind: one on trial leaves that to the newest one, which
+    /// fills the indexes of both.
     pub fn indexing(&self) -> &Self {
         self.trial.as_ref().map_or(self, |trial| &*trial.newest)
     }
 
-    /// Returns the kind and its handlers for an object: without handlers of resumptions that were added after it was first seen.
+    /// Returns the kind and its handlers for an object: without handlers of resumptions that were added after it was
+    /// first seen.
     pub fn served_for(&self, uid: &str, memories: &Memories) -> Arc<Served> {
         let mut late = memories.late_resumptions(uid);
         late.extend(self.trial.iter().flat_map(|trial| trial.added_resumptions.iter().cloned()));
@@ -297,8 +312,10 @@ impl<W> Serving<W> {
             return Arc::clone(&self.served);
         }
         let mut served = (*self.served).clone();
-        served.handlers.changing =
-            served.handlers.changing.without(|handler| matches!(handler.on, On::Resume { .. }) && late.contains(&handler.id));
+        served.handlers.changing = served
+            .handlers
+            .changing
+            .without(|handler| matches!(handler.on, On::Resume { .. }) && late.contains(&handler.id));
         Arc::new(served)
     }
 }
@@ -332,7 +349,8 @@ mod tests {
     #[test]
     fn a_replaced_revision_is_seen_by_all_kinds_at_once_and_stays_with_those_who_have_it() {
         let revisions = Arc::new(Revisions::new(revision(0, &[("a", On::Create)])));
-        let kinds: Vec<_> = (0..2).map(|_| KindRevisions::following(Arc::clone(&revisions), Arc::default(), Arc::default())).collect();
+        let kinds: Vec<_> =
+            (0..2).map(|_| KindRevisions::following(Arc::clone(&revisions), Arc::default(), Arc::default())).collect();
         let before: Vec<_> = kinds.iter().map(|kind| kind.take_up("uid").unwrap()).collect();
         revisions.replace(revision(1, &[("b", On::Create)]));
         for (kind, before) in kinds.iter().zip(before) {
@@ -369,7 +387,11 @@ mod tests {
         revisions.replace(revision(2, &[("new", RESUME)]));
         revisions.replace(revision(3, &[("new", RESUME), ("old", RESUME)]));
         let serving = kind.take_up("uid").unwrap();
-        assert_eq!(ids(&serving.served_for("seen later", memories)), ["new", "old"], "nobody has seen the revision without it");
+        assert_eq!(
+            ids(&serving.served_for("seen later", memories)),
+            ["new", "old"],
+            "nobody has seen the revision without it"
+        );
     }
 
     #[test]
@@ -401,7 +423,9 @@ mod tests {
         let revisions = Arc::new(Revisions::new(revision(0, &[("a", On::Create)])));
         let kind = KindRevisions::following(Arc::clone(&revisions), Arc::default(), Arc::default());
         revisions.try_out(revision(1, &[]), Share::of_percent(99));
-        assert!((0..100).all(|number| kind.take_up(&format!("uid-{number}")).is_some_and(|serving| serving.revision == 0)));
+        assert!(
+            (0..100).all(|number| kind.take_up(&format!("uid-{number}")).is_some_and(|serving| serving.revision == 0))
+        );
     }
 
     #[test]
@@ -420,7 +444,8 @@ mod tests {
     #[test]
     fn of_two_functions_with_one_id_the_first_one_is_run() {
         let resource = Resource::default();
-        let handler = |function: &str, on| Arc::new(Handler { function: function.to_owned(), ..Handler::simple("same", on) });
+        let handler =
+            |function: &str, on| Arc::new(Handler { function: function.to_owned(), ..Handler::simple("same", on) });
         let handlers = [handler("a", On::Create), handler("a", On::Update), handler("b", On::Update)];
         let kept = without_clashes(&handlers, &resource);
         assert_eq!(kept.iter().map(|handler| handler.function.as_str()).collect::<Vec<_>>(), ["a", "a"]);

@@ -26,8 +26,8 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 /// Limit of served namespaces that are checked.
 const MAX_NAMESPACES: usize = 20;
 
-/// Checks the rights of an operator, and logs the missing ones. If that cannot be known, that is logged. `lease` is the name of the Lease
-/// in the namespace of the credentials by which the replicas elect their leader.
+/// Checks the rights of an operator, and logs the missing ones. If that cannot be known, that is logged. `lease` is the
+/// name of the Lease in the namespace of the credentials by which the replicas elect their leader.
 pub(super) async fn check(operator: Operator, client: Client, scope: Scope, lease: Option<String>) {
     let name = operator.name.clone();
     match tokio::time::timeout(TIMEOUT, missing(&operator, &client, &scope, lease)).await {
@@ -38,7 +38,9 @@ pub(super) async fn check(operator: Operator, client: Client, scope: Scope, leas
         Ok(Err(error)) => {
             warn!(target: "kopfd::rights", error = error.chain(), "The rights of operator '{name}' cannot be checked. It goes on.");
         }
-        Err(_) => warn!(target: "kopfd::rights", "The rights of operator '{name}' could not be checked in time. It goes on."),
+        Err(_) => {
+            warn!(target: "kopfd::rights", "The rights of operator '{name}' could not be checked in time. It goes on.");
+        }
     }
 }
 
@@ -46,8 +48,14 @@ pub(super) async fn check(operator: Operator, client: Client, scope: Scope, leas
 ///
 /// # Errors
 /// If a request fails.
-pub async fn missing(operator: &Operator, client: &Client, scope: &Scope, lease: Option<String>) -> Result<Comparison, cluster::Error> {
-    let circumstances = Circumstances { is_namespaced: matches!(scope, Scope::Namespaces(_)), lease, ..Circumstances::default() };
+pub async fn missing(
+    operator: &Operator,
+    client: &Client,
+    scope: &Scope,
+    lease: Option<String>,
+) -> Result<Comparison, cluster::Error> {
+    let circumstances =
+        Circumstances { is_namespaced: matches!(scope, Scope::Namespaces(_)), lease, ..Circumstances::default() };
     let mut known = known_kinds::of(std::slice::from_ref(operator));
     let mut needs = needed::needs(operator, &known, &circumstances);
     if !needs.unresolved.is_empty() {
@@ -99,7 +107,10 @@ async fn served(client: &Client, scope: &Scope) -> BTreeSet<String> {
     let mut served = namespace::exact(patterns);
     if served.len() < patterns.len() {
         let objects = ObjectClient::new(client.clone(), "");
-        let listed = objects.list(&backbone("", "namespaces", "Namespace"), None, &Selection::default()).await.unwrap_or_default();
+        let listed = objects
+            .list(&backbone("", "namespaces", "Namespace"), None, &Selection::default())
+            .await
+            .unwrap_or_default();
         let names = listed.iter().filter_map(|object| object.pointer("/metadata/name")?.as_str().map(str::to_owned));
         served.extend(names.filter(|name| namespace::any_matches(patterns, name)));
     }

@@ -20,7 +20,8 @@ use crate::handling::Level;
 use crate::object::hierarchy::build_object_reference;
 use crate::object::{Resource, Selector};
 use crate::script::outside::api::{
-    Api, ApiError, ApiRequest, Change, EventRequest, ExecError, ExecRequest, LogPart, Operation, RawRequest, WatchRequest,
+    Api, ApiError, ApiRequest, Change, EventRequest, ExecError, ExecRequest, LogPart, Operation, RawRequest,
+    WatchRequest,
 };
 use crate::script::outside::clusters::ServerRule;
 use crate::script::outside::programs::{Finished, ProgramError, ProgramFailure};
@@ -43,7 +44,15 @@ pub struct ScriptApi {
 impl ScriptApi {
     /// Returns the bridge.
     pub fn new(objects: ObjectClient, kinds: Arc<ResourceResolver>, poster: Poster) -> Self {
-        Self { objects, kinds, log: None, poster, of_every_replica: None, touches: Touches::default(), others: Arc::default() }
+        Self {
+            objects,
+            kinds,
+            log: None,
+            poster,
+            of_every_replica: None,
+            touches: Touches::default(),
+            others: Arc::default(),
+        }
     }
 
     /// Returns the bridge with a log of writes.
@@ -64,8 +73,10 @@ impl ScriptApi {
     /// Sends a request, and logs its changes.
     async fn answer_and_report(&self, request: ApiRequest, log: &ChangeLog) -> Result<Value, cluster::Error> {
         let Some((write, name)) = written(&request.operation) else { return self.answer(request).await };
-        let (resource, namespace) = (Arc::clone(&request.resource), request.namespace.clone().filter(|_| request.resource.namespaced));
-        let is_whole = !matches!(&request.operation, Operation::Patch { subresource: Some(name), .. } if name != "status");
+        let (resource, namespace) =
+            (Arc::clone(&request.resource), request.namespace.clone().filter(|_| request.resource.namespaced));
+        let is_whole =
+            !matches!(&request.operation, Operation::Patch { subresource: Some(name), .. } if name != "status");
         let find = async |name: &str| {
             let place = ObjectAddress { resource: &resource, namespace: namespace.as_deref(), name };
             // If the read fails, the write probably fails, too, and its error is reported.
@@ -76,7 +87,8 @@ impl ScriptApi {
             (_, Some(name)) => find(name).await,
         };
         let answered = self.answer(request).await;
-        let given = answered.as_ref().ok().and_then(|object| object.pointer("/metadata/name")?.as_str().map(str::to_owned));
+        let given =
+            answered.as_ref().ok().and_then(|object| object.pointer("/metadata/name")?.as_str().map(str::to_owned));
         let name = given.or(name).unwrap_or_default();
         let object = match &namespace {
             Some(namespace) => format!("{} {namespace}/{name}", resource.kind),
@@ -84,7 +96,9 @@ impl ScriptApi {
         };
         match &answered {
             Err(error) => log.report_failure(&object, &error.chain()),
-            Ok(after) if write == Write::Stored && is_whole => log.report_write(write, &object, before.as_ref(), Some(after)),
+            Ok(after) if write == Write::Stored && is_whole => {
+                log.report_write(write, &object, before.as_ref(), Some(after));
+            }
             Ok(_) => {
                 let after = find(&name).await;
                 log.report_write(write, &object, before.as_ref(), after.as_ref());
@@ -105,14 +119,19 @@ impl ScriptApi {
             ("timestamps", is(has_timestamps)),
             ("limitBytes", Some(limit.to_string())),
         ];
-        let given: Vec<(&str, &str)> = given.iter().filter_map(|(key, value)| Some((*key, value.as_deref()?))).collect();
+        let given: Vec<(&str, &str)> =
+            given.iter().filter_map(|(key, value)| Some((*key, value.as_deref()?))).collect();
         let text = self.objects.log(place, &given).await?;
         Ok(Value::String(String::from_utf8_lossy(&text).into_owned()))
     }
 
     async fn answer(&self, request: ApiRequest) -> Result<Value, cluster::Error> {
         let ApiRequest { resource, namespace, operation } = request;
-        let place = |name| ObjectAddress { resource: &resource, namespace: namespace.as_deref().filter(|_| resource.namespaced), name };
+        let place = |name| ObjectAddress {
+            resource: &resource,
+            namespace: namespace.as_deref().filter(|_| resource.namespaced),
+            name,
+        };
         match operation {
             Operation::Get { name } => Ok(self.objects.get(place(&name)).await?.unwrap_or(Value::Null)),
             Operation::List { labels, fields } => {
@@ -123,7 +142,9 @@ impl ScriptApi {
             Operation::Create { object } => self.objects.create(&resource, &object).await,
             Operation::Update { object, .. } => self.objects.update(&resource, &object).await,
             Operation::Apply { object, force, .. } => self.objects.apply(&resource, &object, force).await,
-            Operation::Patch { name, subresource, patch } => self.objects.patch(place(&name), subresource.as_deref(), &patch).await,
+            Operation::Patch { name, subresource, patch } => {
+                self.objects.patch(place(&name), subresource.as_deref(), &patch).await
+            }
             Operation::CreateSubresource { name, subresource, object } => {
                 match self.objects.create_subresource(place(&name), subresource, &object).await {
                     // The eviction of a pod that is gone has nothing to do, as its deletion.
@@ -142,8 +163,14 @@ impl ScriptApi {
 
 impl Api for ScriptApi {
     fn resolve(&self, selector: Selector) -> BoxFuture<'_, Result<Arc<Resource>, ApiError>> {
-        async move { self.kinds.resolve_selector(&selector, &selector.to_string()).await.map(Arc::new).map_err(|error| api_error(&error)) }
-            .boxed()
+        async move {
+            self.kinds
+                .resolve_selector(&selector, &selector.to_string())
+                .await
+                .map(Arc::new)
+                .map_err(|error| api_error(&error))
+        }
+        .boxed()
     }
 
     fn send(&self, request: ApiRequest) -> BoxFuture<'_, Result<Value, ApiError>> {
@@ -169,7 +196,8 @@ impl Api for ScriptApi {
         async move {
             let ExecRequest { resource, namespace, name, container, arguments, stdin, time, output } = request;
             let place = ObjectAddress { resource: &resource, namespace: namespace.as_deref(), name: &name };
-            let (done, Output { stdout, stderr }) = self.objects.exec(place, Command { container, arguments, stdin, time, output }).await;
+            let (done, Output { stdout, stderr }) =
+                self.objects.exec(place, Command { container, arguments, stdin, time, output }).await;
             let problem = match done {
                 Ok(code) => return Ok(Finished { code, stdout, stderr, files: BTreeMap::new() }),
                 Err(problem) => problem,
@@ -201,15 +229,32 @@ impl Api for ScriptApi {
         let opened = self.objects.of_other_cluster(&self.others, kubeconfig, &guarded).map(|(objects, kinds)| {
             let poster = self.poster.clone();
             let others = Arc::clone(&self.others);
-            Arc::new(Self { objects, kinds, log: self.log.clone(), poster, others, of_every_replica: None, touches: Touches::default() })
-                as Arc<dyn Api>
+            Arc::new(Self {
+                objects,
+                kinds,
+                log: self.log.clone(),
+                poster,
+                others,
+                of_every_replica: None,
+                touches: Touches::default(),
+            }) as Arc<dyn Api>
         });
         ready(opened.map_err(|error| api_error(&error))).boxed()
     }
 
-    fn touch(&self, resource: Arc<Resource>, namespace: Option<String>, name: String) -> BoxFuture<'_, Result<bool, ApiError>> {
-        async move { self.touches.touch(&self.objects, &resource, namespace.as_deref(), &name).await.map_err(|error| api_error(&error)) }
-            .boxed()
+    fn touch(
+        &self,
+        resource: Arc<Resource>,
+        namespace: Option<String>,
+        name: String,
+    ) -> BoxFuture<'_, Result<bool, ApiError>> {
+        async move {
+            self.touches
+                .touch(&self.objects, &resource, namespace.as_deref(), &name)
+                .await
+                .map_err(|error| api_error(&error))
+        }
+        .boxed()
     }
 
     fn post(&self, event: EventRequest) {
@@ -250,7 +295,9 @@ impl Guard for OfManifest {
 /// Returns the write of an operation, and the name of its object, if it has one yet.
 fn written(operation: &Operation) -> Option<(Write, Option<String>)> {
     match operation {
-        Operation::Create { object } => Some((Write::Stored, object.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned))),
+        Operation::Create { object } => {
+            Some((Write::Stored, object.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned)))
+        }
         Operation::Update { name, .. } | Operation::Apply { name, .. } | Operation::Patch { name, .. } => {
             Some((Write::Stored, Some(name.clone())))
         }
@@ -258,7 +305,10 @@ fn written(operation: &Operation) -> Option<(Write, Option<String>)> {
             Some((Write::Deleted, Some(name.clone())))
         }
         // Reviews and tokens change nothing that stays.
-        Operation::Get { .. } | Operation::List { .. } | Operation::Log { .. } | Operation::CreateSubresource { .. } => None,
+        Operation::Get { .. }
+        | Operation::List { .. }
+        | Operation::Log { .. }
+        | Operation::CreateSubresource { .. } => None,
     }
 }
 

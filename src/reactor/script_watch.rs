@@ -15,7 +15,8 @@ const PENDING: usize = 16;
 
 type Item = Result<Change, ApiError>;
 
-/// Returns the changes that a watcher sees. It runs only while the stream is polled, and ends when the stream is dropped.
+/// Returns the changes that a watcher sees. It runs only while the stream is polled, and ends when the stream is
+/// dropped.
 pub(super) fn changes(mut watcher: Watcher, api_error: fn(&cluster::Error) -> ApiError) -> BoxStream<'static, Item> {
     let (sender, mut receiver) = mpsc::channel(PENDING);
     let run = async move {

@@ -12,7 +12,8 @@ use crate::engines::leading::{LeadingView, Seen};
 use crate::engines::metrics::MetricsSink;
 use crate::engines::pause::Pause;
 use crate::engines::status::{
-    HandlerStatus, KindStatus, LeadingStatus, OperatorStatus, QueueStatus, RolledBack, SideStatus, StatusSource, TrialStatus,
+    HandlerStatus, KindStatus, LeadingStatus, OperatorStatus, QueueStatus, RolledBack, SideStatus, StatusSource,
+    TrialStatus,
 };
 use crate::engines::tally::Tally;
 use crate::handling::Handler;

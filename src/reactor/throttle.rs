@@ -24,8 +24,8 @@ impl Throttle {
         self.active_until
     }
 
-    /// Records a failure. Returns the pause, which is at least the one that the server has asked for: the last delay repeats; without any,
-    /// nothing is throttled.
+    /// Records a failure. Returns the pause, which is at least the one that the server has asked for: the last delay
+    /// repeats; without any, nothing is throttled.
     pub fn fail(&mut self, delays: &[Duration], asked: Option<Duration>, now: Timestamp) -> Option<Duration> {
         let delay = delays.get(self.failures).or(delays.last()).copied().max(asked)?;
         self.failures = (self.failures + 1).min(delays.len());
@@ -67,7 +67,11 @@ mod tests {
         let now = Timestamp::UNIX_EPOCH;
         let mut throttle = Throttle::default();
         let [one, five] = [1, 5].map(Duration::from_secs);
-        let pauses = [throttle.fail(&[one], Some(five), now), throttle.fail(&[five], Some(one), now), throttle.fail(&[], Some(one), now)];
+        let pauses = [
+            throttle.fail(&[one], Some(five), now),
+            throttle.fail(&[five], Some(one), now),
+            throttle.fail(&[], Some(one), now),
+        ];
         assert_eq!(pauses, [Some(five), Some(five), Some(one)]);
         assert_eq!(throttle.active_until(), Some(Moment::after(now, one).at));
     }

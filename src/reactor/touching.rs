@@ -1,6 +1,7 @@
 //! `touch` of scripts: has an object handled as if it had changed. Nothing is written.
 //!
-//! The object is read by the rights of its watch, and passed on to that watch, which alone knows the order of the object's states.
+//! The object is read by the rights of its watch, and passed on to that watch, which alone knows the order of the
+//! object's states.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -78,7 +79,11 @@ impl Touches {
             // The watch has ended.
             Ok(Err(_)) => return Ok(false),
             Ok(Ok(())) => {}
-            Err(_) => return Err(cluster::Error::Connection(format!("too many touches of {watched} wait for its watch").into())),
+            Err(_) => {
+                return Err(cluster::Error::Connection(
+                    format!("too many touches of {watched} wait for its watch").into(),
+                ));
+            }
         }
         drop(tokio::time::timeout(TAKEN_TIMEOUT, is_taken).await);
         Ok(true)

@@ -63,7 +63,10 @@ impl Trial {
     pub(super) fn description(&self) -> String {
         let Canary { percent, time, .. } = self.canary;
         let operator = &self.prepared.operator.name;
-        format!("revision {} of operator '{operator}' is on trial for {percent} % of the objects, for {time:?}", self.revision())
+        format!(
+            "revision {} of operator '{operator}' is on trial for {percent} % of the objects, for {time:?}",
+            self.revision()
+        )
     }
 
     /// Returns the view of the trial for the status.

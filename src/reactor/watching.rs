@@ -62,8 +62,8 @@ async fn began(pause: &Pause) {
     }
 }
 
-/// Waits for the end of a pause. Only a pause that lasts is reported: after a short one, the first list is still awaited. Returns whether
-/// it has lasted.
+/// Waits for the end of a pause. Only a pause that lasts is reported: after a short one, the first list is still
+/// awaited. Returns whether it has lasted.
 async fn sit_out<W: Effects + 'static>(pause: &Pause, sink: &mut KindSink<W>) -> bool {
     let (mut changes, mut is_told) = (pause.changes(), false);
     while pause.is_paused() {

@@ -113,7 +113,8 @@ impl Expected {
 }
 
 impl<W: Effects> Worker<W> {
-    /// Processes events until none is queued, or the mailbox is closed. A worker stays only for the event of its own patch.
+    /// Processes events until none is queued, or the mailbox is closed. A worker stays only for the event of its own
+    /// patch.
     ///
     /// After a panic, the object is paused, and processed again in its newest state.
     pub async fn run(&mut self) {
@@ -149,7 +150,8 @@ impl<W: Effects> Worker<W> {
         true
     }
 
-    /// Indexes the object of the next event, which stays queued: indexing waits neither for other objects nor for other workers.
+    /// Indexes the object of the next event, which stays queued: indexing waits neither for other objects nor for other
+    /// workers.
     ///
     /// Errors are left to the processing of the event, which repeats the failed indexing.
     pub async fn index_ahead(&mut self) {
@@ -165,7 +167,8 @@ impl<W: Effects> Worker<W> {
         self.attempt.event = None;
     }
 
-    /// Waits until the indexes of the operator are filled. Returns false if the mailbox is closed before, or the operator is paused.
+    /// Waits until the indexes of the operator are filled. Returns false if the mailbox is closed before, or the
+    /// operator is paused.
     pub async fn await_readiness(&self) -> bool {
         let Some(readiness) = self.pending_indexes() else { return true };
         tokio::select! {
@@ -195,7 +198,11 @@ impl<W: Effects> Worker<W> {
     }
 
     async fn index(&self, event: &Event, body: &Body, noticed: &Noticed) -> Result<(), Error> {
-        let object = Object { resource: Arc::clone(&self.serving.served.resource), body: body.clone(), memo: self.memo(noticed) };
+        let object = Object {
+            resource: Arc::clone(&self.serving.served.resource),
+            body: body.clone(),
+            memo: self.memo(noticed),
+        };
         let indexing = self.serving.indexing();
         let event = IndexEvent {
             object: &object,
@@ -218,7 +225,8 @@ impl<W: Effects> Worker<W> {
         // No other object waits for one that cannot be indexed.
         self.attempt.event.iter().for_each(Event::unblock);
         let delays = &self.serving.settings.error_delays;
-        let delay = delays.get(self.attempt.panics).or(delays.last()).copied().unwrap_or_default().max(MIN_PAUSE_AFTER_PANIC);
+        let delay =
+            delays.get(self.attempt.panics).or(delays.last()).copied().unwrap_or_default().max(MIN_PAUSE_AFTER_PANIC);
         self.attempt.panics += 1;
         // The patch may or may not have been sent.
         self.expected = Expected::default();
@@ -240,11 +248,13 @@ impl<W: Effects> Worker<W> {
         }
     }
 
-    /// Returns how long to wait for an event. If none is awaited, the next one may as well start a new worker: thousands of idle workers
-    /// would cost memory, and have no state that is not on the object.
+    /// Returns how long to wait for an event. If none is awaited, the next one may as well start a new worker:
+    /// thousands of idle workers would cost memory, and have no state that is not on the object.
     fn idle_time_left(&self) -> Duration {
         let now = self.serving.effects.clock().now();
-        self.expected.until.map_or(Duration::ZERO, |until| time_between(now, until).max(self.serving.settings.idle_timeout))
+        self.expected
+            .until
+            .map_or(Duration::ZERO, |until| time_between(now, until).max(self.serving.settings.idle_timeout))
     }
 
     async fn take_up(&mut self, event: Event) {
@@ -263,7 +273,8 @@ impl<W: Effects> Worker<W> {
             self.expected = Expected::default();
         }
         let now = self.serving.effects.clock().now();
-        let (event_kind, consistency_in) = (event.event_kind, self.expected.until.map(|until| until.duration_since(now)));
+        let (event_kind, consistency_in) =
+            (event.event_kind, self.expected.until.map(|until| until.duration_since(now)));
         self.serving.effects.events().emit(&EngineEvent::ObjectSeen { body: &body, event_kind, consistency_in });
         if !self.prepare(&event, &body, &noticed, is_indexed).await {
             return;
@@ -277,7 +288,8 @@ impl<W: Effects> Worker<W> {
                 return;
             }
             let until = Moment::after(self.serving.effects.clock().now(), self.serving.settings.consistency_timeout).at;
-            self.expected = Expected { version: Some(version), until: Some(until), echo: echo.map(|echo| (event.raw, echo)) };
+            self.expected =
+                Expected { version: Some(version), until: Some(until), echo: echo.map(|echo| (event.raw, echo)) };
         }
     }
 
@@ -331,9 +343,14 @@ impl<W: Effects> Worker<W> {
         }
     }
 
-    /// Runs a cycle while the term of the event lasts. When it ends, calls are cancelled, and everything else is dropped soon: nothing is
-    /// written any more. Returns `None` then.
-    async fn process_in_term(&mut self, event: &Event, body: Body, noticed: &Noticed) -> Option<(Option<String>, Option<Echo>)> {
+    /// Runs a cycle while the term of the event lasts. When it ends, calls are cancelled, and everything else is
+    /// dropped soon: nothing is written any more. Returns `None` then.
+    async fn process_in_term(
+        &mut self,
+        event: &Event,
+        body: Body,
+        noticed: &Noticed,
+    ) -> Option<(Option<String>, Option<Echo>)> {
         if !self.lead.is_elected() {
             return Some(self.process(event.event_kind, body, noticed).await);
         }
@@ -386,9 +403,11 @@ impl<W: Effects> Worker<W> {
             self.expected = Expected::default();
         }
         let events = self.serving.effects.events();
-        let state = if events.wants_states() { (self.read)(&event.raw, &self.serving.served.resource).ok() } else { None };
+        let state =
+            if events.wants_states() { (self.read)(&event.raw, &self.serving.served.resource).ok() } else { None };
         if let Some(body) = &state {
-            let consistency_in = self.expected.until.map(|until| until.duration_since(self.serving.effects.clock().now()));
+            let consistency_in =
+                self.expected.until.map(|until| until.duration_since(self.serving.effects.clock().now()));
             events.emit(&EngineEvent::ObjectSeen { body, event_kind: event.event_kind, consistency_in });
         }
         if is_last {
@@ -415,24 +434,34 @@ impl<W: Effects> Worker<W> {
         let mut retry_state = self.memories.retry_state(&self.uid);
         if !std::mem::replace(&mut retry_state.is_unreadable, true) {
             let message = Message::error(format!("The object cannot be read and is not handled: {error}"));
-            self.log_message(
-                &message.followed_by("Its next changes are not reported while that lasts. Its deletion will not be held back."),
-            );
+            self.log_message(&message.followed_by(
+                "Its next changes are not reported while that lasts. Its deletion will not be held back.",
+            ));
         }
         self.report_cycle(&body, Some(&format!("the object cannot be read: {error}")));
         let finalizer = &self.serving.served.storages.finalizer;
         if head.is_deleting() && head.has_finalizer(finalizer) {
-            self.log_message(&Message::warning("Removing the finalizer without calling any handlers, since the object cannot be read."));
+            self.log_message(&Message::warning(
+                "Removing the finalizer without calling any handlers, since the object cannot be read.",
+            ));
             let patch = Patch { transforms: vec![Transform::RemoveFinalizer(finalizer.clone())], ..Patch::default() };
-            if let Err(error) = self.serving.effects.apply(&self.serving.served.resource, &body, &patch, &Unconfirmed).await {
+            if let Err(error) =
+                self.serving.effects.apply(&self.serving.served.resource, &body, &patch, &Unconfirmed).await
+            {
                 self.throttle(&mut retry_state, &body, &error).await;
             }
         }
         self.memories.keep_retry_state(&self.uid, retry_state);
     }
 
-    /// Runs one cycle, unless the object is paused after errors. Returns the version to wait for, and the echo to skip until then.
-    async fn process(&mut self, event_kind: EventKind, body: Body, noticed: &Noticed) -> (Option<String>, Option<Echo>) {
+    /// Runs one cycle, unless the object is paused after errors. Returns the version to wait for, and the echo to skip
+    /// until then.
+    async fn process(
+        &mut self,
+        event_kind: EventKind,
+        body: Body,
+        noticed: &Noticed,
+    ) -> (Option<String>, Option<Echo>) {
         let mut retry_state = self.memories.retry_state(&self.uid);
         retry_state.is_unreadable = false;
         if event_kind == EventKind::Deleted {
@@ -507,16 +536,19 @@ impl<W: Effects> Worker<W> {
 
     /// Records that a cycle begins, and returns its trigger.
     fn begin_cycle(&self, retry_state: &mut RetryState, begun: &Begun<'_>) -> Trigger {
-        let Some(breaker) = self.breaker().filter(|_| begun.event_kind != EventKind::Deleted) else { return Trigger::Other };
+        let Some(breaker) = self.breaker().filter(|_| begun.event_kind != EventKind::Deleted) else {
+            return Trigger::Other;
+        };
         let (trigger, report) = retry_state.recent.begin(begun, breaker.threshold, self.serving.effects.clock().now());
         self.report_loop(begun.body, report.as_ref());
         trigger
     }
 
-    /// Waits if the object is slowed down, and the event is that of its own write. Other events end the wait. Returns `None` if the operator
-    /// stops, and leaves the object as it is.
+    /// Waits if the object is slowed down, and the event is that of its own write. Other events end the wait. Returns
+    /// `None` if the operator stops, and leaves the object as it is.
     async fn await_breaker(&self, retry_state: &RetryState, trigger: Trigger) -> Option<Pause> {
-        let until = retry_state.recent.breaker().and_then(Breaker::paused_until).filter(|_| trigger == Trigger::OwnWrite);
+        let until =
+            retry_state.recent.breaker().and_then(Breaker::paused_until).filter(|_| trigger == Trigger::OwnWrite);
         let Some(until) = until else { return Some(Pause::Over) };
         let left = time_between(self.serving.effects.clock().now(), until);
         if left.is_zero() {
@@ -534,7 +566,8 @@ impl<W: Effects> Worker<W> {
     /// Records the end of a cycle.
     async fn end_cycle(&self, retry_state: &mut RetryState, begun: &Begun<'_>, trigger: Trigger, ended: &mut Ended) {
         let (Some(breaker), Ok(sent)) = (self.breaker(), &ended.result) else { return };
-        let is_shown = breaker.condition.is_some() && retry_state.recent.breaker().is_some_and(|breaker| breaker.slowed().is_some());
+        let is_shown = breaker.condition.is_some()
+            && retry_state.recent.breaker().is_some_and(|breaker| breaker.slowed().is_some());
         if is_shown {
             // The next event must begin a cycle, which detects that the object is at rest.
             ended.echo = None;
@@ -543,7 +576,8 @@ impl<W: Effects> Worker<W> {
         let ran = Ran { ended: &*ended, versions: &sent.versions, is_last: self.mailbox.is_empty() };
         let report = retry_state.recent.end(begun, trigger, ran, breaker.threshold, now);
         self.report_loop(begun.body, report.as_ref());
-        // The conditions of looping objects are written with their other changes: a write of its own would be a part of the loop.
+        // The conditions of looping objects are written with their other changes: a write of its own would be a part of
+        // the loop.
         let is_at_rest = sent.versions.is_empty() && self.mailbox.is_empty() && !retry_state.recent.is_needed();
         if let Some(condition) = self.due_condition(retry_state, begun.body).filter(|_| is_at_rest) {
             // Boxed, because a worker that waits has no place for the state of a request.
@@ -558,7 +592,10 @@ impl<W: Effects> Worker<W> {
             Ok(applied) => retry_state.recent.note(&applied.versions),
             Err(error) => {
                 let text = chain(&error);
-                self.log_message(&Message::warning(format!("Failed to write a condition: {}", secret::hidden(begun.body, &text))));
+                self.log_message(&Message::warning(format!(
+                    "Failed to write a condition: {}",
+                    secret::hidden(begun.body, &text)
+                )));
             }
         }
     }
@@ -606,7 +643,10 @@ impl<W: Effects> Worker<W> {
         self.report_cycle(body, Some(&text));
         let now = self.serving.effects.clock().now();
         if let Some(delay) = retry_state.throttle.fail(&self.serving.settings.error_delays, error.retry_after(), now) {
-            self.log_message(&Message::error(format!("Throttling for {} seconds due to an unexpected error: {text}", seconds(delay))));
+            self.log_message(&Message::error(format!(
+                "Throttling for {} seconds due to an unexpected error: {text}",
+                seconds(delay)
+            )));
             self.sleep_off(retry_state, delay).await;
         }
     }

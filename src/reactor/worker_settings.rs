@@ -34,6 +34,11 @@ impl Default for WorkerSettings {
         let fibonacci = [1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610];
         let timeout = Duration::from_secs(5);
         let error_delays = fibonacci.map(Duration::from_secs).to_vec();
-        Self { consistency_timeout: timeout, idle_timeout: timeout, error_delays, breaker: Some(settings::Breaker::default()) }
+        Self {
+            consistency_timeout: timeout,
+            idle_timeout: timeout,
+            error_delays,
+            breaker: Some(settings::Breaker::default()),
+        }
     }
 }

@@ -22,13 +22,16 @@ const DENIED: &str = "denied the request: ";
 /// # Errors
 /// If its object is not known to the server.
 pub(super) async fn send(environment: &Environment, checked: &CheckedRequest) -> Result<Answered, Problem> {
-    let user = checked.user.as_deref().map_or_else(User::administrator, |name| User::new(name, &[MASTERS, "system:authenticated"]));
+    let user = checked
+        .user
+        .as_deref()
+        .map_or_else(User::administrator, |name| User::new(name, &[MASTERS, "system:authenticated"]));
     let dry_run = if checked.is_dry_run { "&dryRun=All" } else { "" };
     let api = &environment.api;
     let asking = match &checked.request {
         UserRequest::Apply(object) => {
-            let (path, object) =
-                bootstrap::path_of(api, object.clone()).map_err(|refused| Problem::of_refusal(&refused, "", &api.registry()))?;
+            let (path, object) = bootstrap::path_of(api, object.clone())
+                .map_err(|refused| Problem::of_refusal(&refused, "", &api.registry()))?;
             let path = format!("{path}?fieldManager=kubectl&force=true{dry_run}");
             Asking { method: Method::PATCH, path, media: "application/apply-patch+yaml", body: object.to_string() }
         }
@@ -51,7 +54,12 @@ pub(super) async fn send(environment: &Environment, checked: &CheckedRequest) ->
 }
 
 /// Returns the differences of an answer from the expected one.
-pub(super) async fn verify(environment: &Environment, step: &Step, expected: &ExpectedAnswer, answered: &Answered) -> Vec<Difference> {
+pub(super) async fn verify(
+    environment: &Environment,
+    step: &Step,
+    expected: &ExpectedAnswer,
+    answered: &Answered,
+) -> Vec<Difference> {
     compared(environment, step.spot, |answers| compare(step, expected, answered, answers)).await
 }
 
@@ -63,15 +71,26 @@ fn compare(step: &Step, expected: &ExpectedAnswer, answered: &Answered, answers:
     let mut differences = Vec::new();
     match (denied, answered.is_success()) {
         (None, false) => {
-            differences.push(Difference::new(step.spot, format!("request: expected to be accepted, but it is denied: {code}: {whole}")));
+            differences.push(Difference::new(
+                step.spot,
+                format!("request: expected to be accepted, but it is denied: {code}: {whole}"),
+            ));
         }
-        (Some(denial), true) => differences.push(Difference::new(denial.spot, "request: expected to be denied, but it is accepted")),
+        (Some(denial), true) => {
+            differences.push(Difference::new(denial.spot, "request: expected to be denied, but it is accepted"));
+        }
         (Some(denial), false) => {
             if let Some(wanted) = denial.code.filter(|wanted| *wanted != i64::from(*code)) {
-                differences.push(Difference::new(denial.spot, format!("request: expected code {wanted}, found {code}: {whole}")));
+                differences.push(Difference::new(
+                    denial.spot,
+                    format!("request: expected code {wanted}, found {code}: {whole}"),
+                ));
             }
             if let Some(like) = denial.message.as_ref().filter(|like| !passes(like, message, answers)) {
-                differences.push(Difference::new(like.spot, format!("request: expected {}, found {message:?}", describe(like))));
+                differences.push(Difference::new(
+                    like.spot,
+                    format!("request: expected {}, found {message:?}", describe(like)),
+                ));
             }
         }
         (None, true) => {}

@@ -167,7 +167,8 @@ impl Chaos {
         }
     }
 
-    /// Tells whether the operators have watched a path: watchers list it again, and repeat a failed list without a limit.
+    /// Tells whether the operators have watched a path: watchers list it again, and repeat a failed list without a
+    /// limit.
     pub(super) fn is_watched(&self, path: &str) -> bool {
         self.state.lock().watched.contains(path)
     }
@@ -266,7 +267,8 @@ impl Chaos {
         let (what, silence) = {
             let mut state = self.state.lock();
             let now = Instant::now();
-            let is_due = state.last_watch_disturbance.is_none_or(|at| now.duration_since(at) >= WATCH_DISTURBANCE_INTERVAL);
+            let is_due =
+                state.last_watch_disturbance.is_none_or(|at| now.duration_since(at) >= WATCH_DISTURBANCE_INTERVAL);
             if !is_due || !state.is_disturbed() {
                 return OnChunk::Nothing;
             }

@@ -13,11 +13,13 @@ use crate::reactor::changes::{SERVERS, line};
 /// The annotation that disturbances write. Operators ignore it.
 pub(super) const FOREIGN_ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-static TIME: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)").expect("the pattern is valid"));
+static TIME: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)").expect("the pattern is valid")
+});
 
-static ID: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").expect("the pattern is valid"));
+static ID: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").expect("the pattern is valid")
+});
 
 /// Returns an object without the fields that differ between runs: versions, times, unique ids, and ignored fields.
 pub(super) fn normalized(object: &Value, ignored: &[String]) -> Value {

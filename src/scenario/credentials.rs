@@ -1,4 +1,5 @@
-//! The credentials of the `login::` functions in scenarios: always the same, since scenarios do not depend on the machine.
+//! The credentials of the `login::` functions in scenarios: always the same, since scenarios do not depend on the
+//! machine.
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;

@@ -37,7 +37,11 @@ pub(super) fn is_scenario(root: &Node) -> bool {
 
 /// Reads a document. `names` holds the scenarios of the file so far, with their lines. Diagnostics of the scenario go
 /// to the reader; those of its operators are returned.
-pub(super) fn read(reader: &Reader, root: &Node, names: &mut BTreeMap<String, usize>) -> (Option<Scenario>, Vec<Diagnostic>) {
+pub(super) fn read(
+    reader: &Reader,
+    root: &Node,
+    names: &mut BTreeMap<String, usize>,
+) -> (Option<Scenario>, Vec<Diagnostic>) {
     let mut context = ReadContext::new(reader);
     let scenario = context.scenario(root, names);
     (scenario, context.operator_diagnostics)
@@ -75,14 +79,20 @@ impl ReadContext<'_> {
         let reader = self.reader;
         let known = ["operator", "given", "namespaces", "start", "seeds", "steps"];
         let fields = reader.fields(item, "the spec", &known)?;
-        let operators = reader.required(&fields, "operator", "name the manifest of the operator: `operator: ../operator.yaml`");
+        let operators =
+            reader.required(&fields, "operator", "name the manifest of the operator: `operator: ../operator.yaml`");
         let operators = operators.and_then(|item| self.operators(&item));
         let declared = operators.iter().flat_map(|operators| operators.iter());
         let handlers = declared.clone().flat_map(|operator| {
             let activities = operator.activities.iter().map(|activity| &activity.handler);
             let schedules = operator.schedules.iter().map(|schedule| &schedule.handler);
             let webhooks = operator.webhooks.iter().map(|webhook| &webhook.handler);
-            operator.object_handlers().chain(activities).chain(schedules).chain(webhooks).map(|handler| handler.id.clone())
+            operator
+                .object_handlers()
+                .chain(activities)
+                .chain(schedules)
+                .chain(webhooks)
+                .map(|handler| handler.id.clone())
         });
         self.handlers = handlers.collect();
         self.indexes = declared.flat_map(|operator| operator.declaration.indexes.iter().cloned()).collect();
@@ -99,11 +109,21 @@ impl ReadContext<'_> {
         let namespaces = reader.list_of(&fields, "namespaces").iter().filter_map(|item| self.namespace(item)).collect();
         let start = fields.get("start").map_or_else(|| START.parse().ok(), |item| self.timestamp(&item));
         let seeds = fields.get("seeds").map(|item| self.seeds(&item)).unwrap_or_default();
-        let steps = reader.required(&fields, "steps", "add the steps: `steps: [{apply: {file: obj.yaml}}, {settle: {within: 5m}}]`");
+        let steps = reader.required(
+            &fields,
+            "steps",
+            "add the steps: `steps: [{apply: {file: obj.yaml}}, {settle: {within: 5m}}]`",
+        );
         let steps = steps.map(|item| steps::read(self, &item)).unwrap_or_default();
         let expressions = Expressions::read(self.expressions.take());
         for problem in expressions.problems() {
-            reader.report(Severity::Error, problem.place.span(problem.length), "", problem.message.clone(), problem.hint.clone());
+            reader.report(
+                Severity::Error,
+                problem.place.span(problem.length),
+                "",
+                problem.message.clone(),
+                problem.hint.clone(),
+            );
         }
         Some(Scenario {
             name: String::new(),
@@ -129,7 +149,8 @@ impl ReadContext<'_> {
         let mut diagnostics = loaded.diagnostics;
         diagnostics.retain(Diagnostic::is_error);
         if diagnostics.is_empty() {
-            diagnostics.extend(loaded.operators.iter().flat_map(Operator::refuse_unsupported).filter(Diagnostic::is_error));
+            diagnostics
+                .extend(loaded.operators.iter().flat_map(Operator::refuse_unsupported).filter(Diagnostic::is_error));
         }
         if diagnostics.is_empty() {
             return Some(Arc::new(loaded.operators));
@@ -145,7 +166,10 @@ impl ReadContext<'_> {
         let of = |file: &PathBuf| {
             let objects = self.objects_of_file(file, &item);
             let file = Some(file.clone());
-            objects.into_iter().map(move |object| InitialObject { object, spot, file: file.clone() }).collect::<Vec<_>>()
+            objects
+                .into_iter()
+                .map(move |object| InitialObject { object, spot, file: file.clone() })
+                .collect::<Vec<_>>()
         };
         operators.iter().flat_map(|operator| &operator.crds).flat_map(of).collect()
     }
@@ -156,7 +180,8 @@ impl ReadContext<'_> {
         if !stubs::is_stubbed_given(item) {
             return (reader.list(item).iter().flat_map(|item| self.initial_objects(item)).collect(), Stubs::default());
         }
-        let Some(fields) = reader.fields(item, "what is given", &["objects", "http", "exec", "files", "sql", "pods"]) else {
+        let Some(fields) = reader.fields(item, "what is given", &["objects", "http", "exec", "files", "sql", "pods"])
+        else {
             return Default::default();
         };
         let objects = reader.list_of(&fields, "objects").iter().flat_map(|item| self.initial_objects(item)).collect();
@@ -178,16 +203,26 @@ impl ReadContext<'_> {
         let text = self.reader.text(item)?;
         let moment = text.value.parse();
         if moment.is_err() {
-            self.reader.error_with(item, format!("`{}` is not a timestamp", text.value), "write such as `2024-02-29T12:00:00Z`");
+            self.reader.error_with(
+                item,
+                format!("`{}` is not a timestamp", text.value),
+                "write such as `2024-02-29T12:00:00Z`",
+            );
         }
         moment.ok()
     }
 
     fn seeds(&self, item: &Item<'_>) -> Seeds {
         let reader = self.reader;
-        let Some(fields) = reader.fields(item, "the seeds", &["skip", "ignore", "ignoreResources"]) else { return Seeds::default() };
+        let Some(fields) = reader.fields(item, "the seeds", &["skip", "ignore", "ignoreResources"]) else {
+            return Seeds::default();
+        };
         let list = |key: &str| reader.list_of(&fields, key).iter().filter_map(|item| reader.owned(item)).collect();
-        Seeds { skip: reader.string(&fields, "skip"), ignore: list("ignore"), ignore_resources: list("ignoreResources") }
+        Seeds {
+            skip: reader.string(&fields, "skip"),
+            ignore: list("ignore"),
+            ignore_resources: list("ignoreResources"),
+        }
     }
 }
 
@@ -199,5 +234,8 @@ pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> String {
 /// Tells whether a step changes the files of the operators.
 fn has_reloads(fields: &Fields<'_>) -> bool {
     let steps = fields.get("steps").map(|item| item.node.to_value());
-    steps.as_ref().and_then(serde_json::Value::as_array).is_some_and(|steps| steps.iter().any(|step| step.get("reload").is_some()))
+    steps
+        .as_ref()
+        .and_then(serde_json::Value::as_array)
+        .is_some_and(|steps| steps.iter().any(|step| step.get("reload").is_some()))
 }

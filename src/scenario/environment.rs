@@ -83,13 +83,23 @@ pub(super) struct Environment {
 
 impl Environment {
     /// Creates the environment with an empty server.
-    pub(super) fn new(scenario: Arc<Scenario>, seed: u64, clock: Clock, timeline: Arc<Timeline>, chaos: Option<Arc<Chaos>>) -> Self {
-        let groups: &[&str] = if scenario.has_derived_rights { &["system:authenticated"] } else { &[MASTERS, "system:authenticated"] };
+    pub(super) fn new(
+        scenario: Arc<Scenario>,
+        seed: u64,
+        clock: Clock,
+        timeline: Arc<Timeline>,
+        chaos: Option<Arc<Chaos>>,
+    ) -> Self {
+        let groups: &[&str] =
+            if scenario.has_derived_rights { &["system:authenticated"] } else { &[MASTERS, "system:authenticated"] };
         let operator = User::new(OPERATOR_USER, groups);
         let authentication = Authentication::Tokens(BTreeMap::from([(OPERATOR_USER.to_owned(), operator)]));
         let admission = Admission::in_process();
         let webhooks = Caller { hook: Some(webhooks::hook(&admission)), ..Caller::default() };
-        let api = ApiServer::new(Settings { authentication, seed: Some(seed), webhooks, ..Settings::default() }, clock.clone());
+        let api = ApiServer::new(
+            Settings { authentication, seed: Some(seed), webhooks, ..Settings::default() },
+            clock.clone(),
+        );
         let controllers = Stop::new();
         let mut tasks = Tasks::default();
         tasks.spawn("controllers", {
@@ -161,7 +171,8 @@ impl Environment {
         let Some(run) = current.as_ref() else { return Vec::new() };
         let mut differences = Vec::new();
         for (operator, indexes) in self.operators().iter().zip(run.indexes()) {
-            differences.extend(fresh_indexes::differences(&self.api, &self.scenario, operator, &indexes, &self.clock).await);
+            differences
+                .extend(fresh_indexes::differences(&self.api, &self.scenario, operator, &indexes, &self.clock).await);
         }
         differences
     }

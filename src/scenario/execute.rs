@@ -85,7 +85,9 @@ pub(super) async fn execute(environment: &Environment, steps: &[Step], mode: Mod
             failures.push(failure);
             if is_fatal || mode == Mode::Check {
                 // A fault that cannot fire may be the cause.
-                failures.extend(unfired_faults(environment).filter(|(_, is_possible)| !is_possible).map(|(failure, _)| failure));
+                failures.extend(
+                    unfired_faults(environment).filter(|(_, is_possible)| !is_possible).map(|(failure, _)| failure),
+                );
                 return failures;
             }
         }
@@ -96,7 +98,10 @@ pub(super) async fn execute(environment: &Environment, steps: &[Step], mode: Mod
     if let Some(chaos) = &environment.chaos {
         chaos.end();
         if let Err(pending) = environment.settle_all(DISTURBED_TIMEOUT).await {
-            failures.push(Failure::of(format!("not settled at the end, within {}: {pending}", format_duration(DISTURBED_TIMEOUT))));
+            failures.push(Failure::of(format!(
+                "not settled at the end, within {}: {pending}",
+                format_duration(DISTURBED_TIMEOUT)
+            )));
         }
     }
     failures
@@ -107,7 +112,13 @@ fn unfired_faults(environment: &Environment) -> impl Iterator<Item = (Failure, b
     let idle = environment.faults.unfired().into_iter().map(|(spot, resource)| match resource {
         None => {
             let hint = "fix what it matches, or remove it: it has no effect on the scenario";
-            (Failure::at(spot, Problem::from("this fault never fired: no request matched".to_owned()).with_hint(hint)), true)
+            (
+                Failure::at(
+                    spot,
+                    Problem::from("this fault never fired: no request matched".to_owned()).with_hint(hint),
+                ),
+                true,
+            )
         }
         Some(UnknownResource { resource, suggestion }) => {
             let problem = Problem::from(format!("this fault cannot fire: the server has no resource `{resource}`"));
@@ -130,7 +141,9 @@ async fn execute_step(environment: &Environment, step: &Step, mode: Mode) -> Res
             // Boxed, since a step has no place for the state of a reload.
             Box::pin(environment.reload(files, *is_refused)).await.map_err(|text| fail(text.into()))
         }
-        StepAction::Settle { within, despite_errors } => settle(environment, *within, *despite_errors, mode).await.map_err(fail),
+        StepAction::Settle { within, despite_errors } => {
+            settle(environment, *within, *despite_errors, mode).await.map_err(fail)
+        }
         StepAction::Expect(expectation) => match verify(environment, step.spot, expectation).await {
             differences if differences.is_empty() => Ok(()),
             differences => Err(Failure { spot: Some(step.spot), problem: None, differences }),
@@ -157,8 +170,8 @@ enum Operators {
     Stopped,
 }
 
-/// Decides about repetitions of requests whose webhooks cannot be called. In a disturbed run, the operator may be killed at any moment, and
-/// a user would repeat the request.
+/// Decides about repetitions of requests whose webhooks cannot be called. In a disturbed run, the operator may be
+/// killed at any moment, and a user would repeat the request.
 struct Patience {
     until: Option<Instant>,
 }
@@ -171,7 +184,8 @@ impl Patience {
 
     /// Waits before a repetition; returns whether there is one.
     async fn waits_after(&self, refusal: &str) -> bool {
-        let is_uncalled = refusal.contains(NO_WEBHOOK) || (refusal.contains(NO_CONVERSION) && !refusal.contains(NOT_CONVERTED));
+        let is_uncalled =
+            refusal.contains(NO_WEBHOOK) || (refusal.contains(NO_CONVERSION) && !refusal.contains(NOT_CONVERTED));
         let is_repeated = is_uncalled && self.until.is_some_and(|until| Instant::now() < until);
         if is_repeated {
             tokio::time::sleep(WEBHOOK_PAUSE).await;
@@ -204,7 +218,8 @@ async fn send_request(
     }
 }
 
-/// Sends a request to a hook. In a disturbed run, the operator may be killed at any moment, and a sender would repeat the request.
+/// Sends a request to a hook. In a disturbed run, the operator may be killed at any moment, and a sender would repeat
+/// the request.
 async fn call_hook(environment: &Environment, step: &Step, request: &HookStep, mode: Mode) -> Result<(), Failure> {
     let patience = Patience::new(environment, Operators::Started);
     let answer = loop {
@@ -260,7 +275,14 @@ async fn try_simple_step(environment: &Environment, step: &Step) -> Result<(), P
         }
         StepAction::Patch(change) => {
             let object = environment.find(&change.target)?;
-            let sent = admin_client::patch(&environment.api, &object, change.subresource.as_deref(), change.media, &change.patch).await;
+            let sent = admin_client::patch(
+                &environment.api,
+                &object,
+                change.subresource.as_deref(),
+                change.media,
+                &change.patch,
+            )
+            .await;
             sent.map_err(|refused| format!("{}: {refused}", change.target))?;
         }
         StepAction::Delete(target, propagation) => {
@@ -297,7 +319,9 @@ async fn stop_and_restart(
         match &step.action {
             StepAction::Request(checked) => send_request(environment, step, checked, mode, Operators::Stopped).await?,
             _ => {
-                execute_simple_step(environment, step, Operators::Stopped).await.map_err(|problem| Failure::at(step.spot, problem))?;
+                execute_simple_step(environment, step, Operators::Stopped)
+                    .await
+                    .map_err(|problem| Failure::at(step.spot, problem))?;
             }
         }
     }

@@ -9,8 +9,8 @@ use crate::manifest::tree::Kind;
 use super::count::{self, Count};
 use super::metrics;
 use super::model::{
-    BackgroundExpectation, Call, Calls, Events, Expectation, ExpectedExit, ExpectedProbes, IndexExpectation, LogPattern, Logs,
-    ObjectExpectation, Requests,
+    BackgroundExpectation, Call, Calls, Events, Expectation, ExpectedExit, ExpectedProbes, IndexExpectation,
+    LogPattern, Logs, ObjectExpectation, Requests,
 };
 use super::pattern::{MATCHERS, Pattern};
 use super::read_context::ReadContext;
@@ -39,7 +39,19 @@ pub(super) fn read(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Expecta
         "paused",
     ];
     let fields = reader.fields(item, "an expectation", &known)?;
-    let subjects = ["object", "calls", "background", "events", "logs", "requests", "indexes", "metrics", "exit", "probes", "paused"];
+    let subjects = [
+        "object",
+        "calls",
+        "background",
+        "events",
+        "logs",
+        "requests",
+        "indexes",
+        "metrics",
+        "exit",
+        "probes",
+        "paused",
+    ];
     if !subjects.iter().chain(&["matches", "absent"]).any(|key| fields.mentions(key)) {
         let hint = "add `object`, `calls`, `background`, `events`, `logs`, `requests`, `indexes`, `metrics`, `exit`, `probes`, or `paused`";
         reader.error_with(item, "nothing is expected", hint);
@@ -72,7 +84,8 @@ fn indexes(context: &ReadContext<'_>, item: &Item<'_>) -> Vec<IndexExpectation> 
         // No handlers are known if the manifests have errors.
         if !context.handlers.is_empty() && !context.indexes.iter().any(|known| known == name) {
             let names: Vec<&str> = context.indexes.iter().map(String::as_str).collect();
-            let hint = if names.is_empty() { "the operator has no indexes".to_owned() } else { suggestion(name, &names) };
+            let hint =
+                if names.is_empty() { "the operator has no indexes".to_owned() } else { suggestion(name, &names) };
             reader.key_error(&item, format!("the operator has no index `{name}`"), hint);
             return None;
         }
@@ -100,7 +113,9 @@ fn object_expectation(context: &ReadContext<'_>, fields: &Fields<'_>) -> Option<
         reader.error_with(&fields.get("object")?, "nothing is expected of the object", hint);
     }
     let matches = match matches {
-        Some(item) if matches!(item.node.kind, Kind::Map(_)) => Some(Pattern::read(reader, &context.expressions, &item)?),
+        Some(item) if matches!(item.node.kind, Kind::Map(_)) => {
+            Some(Pattern::read(reader, &context.expressions, &item)?)
+        }
         Some(item) => {
             reader.error_with(
                 &item,
@@ -136,9 +151,18 @@ fn calls(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Calls> {
         }
     };
     let target = fields.get("object").and_then(|item| Some((target::read(context, &fields)?, item.spot())));
-    let handlers =
-        reader.list_of(&fields, "handlers").iter().filter_map(|item| handler(context, item, &reader.text(item)?.value)).collect();
-    Some(Calls { node: list.node.clone(), is_exact: exactly.is_some(), wanted: list_of_calls(context, list), target, handlers })
+    let handlers = reader
+        .list_of(&fields, "handlers")
+        .iter()
+        .filter_map(|item| handler(context, item, &reader.text(item)?.value))
+        .collect();
+    Some(Calls {
+        node: list.node.clone(),
+        is_exact: exactly.is_some(),
+        wanted: list_of_calls(context, list),
+        target,
+        handlers,
+    })
 }
 
 /// Reads the expected timers and daemons, of one object or a list.
@@ -148,9 +172,13 @@ fn background(context: &ReadContext<'_>, item: &Item<'_>) -> Vec<BackgroundExpec
         let reader = context.reader;
         let fields = reader.fields(item, "the timers and daemons", &["object", "namespace", "running"])?;
         let target = target::read(context, &fields);
+        let running = reader.required(
+            &fields,
+            "running",
+            "list the ids of the timers and daemons that run: `running: [repair]`, or `[]`",
+        )?;
         let running =
-            reader.required(&fields, "running", "list the ids of the timers and daemons that run: `running: [repair]`, or `[]`")?;
-        let running = reader.list(&running).iter().filter_map(|item| handler(context, item, &reader.text(item)?.value)).collect();
+            reader.list(&running).iter().filter_map(|item| handler(context, item, &reader.text(item)?.value)).collect();
         Some(BackgroundExpectation { target: target?, spot: fields.get("object")?.spot(), running })
     };
     items.iter().filter_map(read).collect()
@@ -200,8 +228,10 @@ fn handler(context: &ReadContext<'_>, item: &Item<'_>, id: &str) -> Option<Strin
 }
 
 fn suggestion(word: &str, known: &[&str]) -> String {
-    nearest(word, known.iter().copied())
-        .map_or_else(|| format!("known are {}", one_of(known).replace(" or ", " and ")), |meant| format!("did you mean `{meant}`?"))
+    nearest(word, known.iter().copied()).map_or_else(
+        || format!("known are {}", one_of(known).replace(" or ", " and ")),
+        |meant| format!("did you mean `{meant}`?"),
+    )
 }
 
 /// Reads the pattern of a text.
@@ -212,7 +242,13 @@ pub(super) fn pattern_of_text(context: &ReadContext<'_>, item: &Item<'_>) -> Opt
         Kind::Map(entries) => {
             if let Some(entry) = entries.iter().find(|entry| !MATCHERS.contains(&entry.key.as_str())) {
                 let hint = suggestion(&entry.key, &MATCHERS);
-                reader.report(Severity::Error, entry.spot, &item.path, format!("unknown matcher `{}` of a text", entry.key), Some(hint));
+                reader.report(
+                    Severity::Error,
+                    entry.spot,
+                    &item.path,
+                    format!("unknown matcher `{}` of a text", entry.key),
+                    Some(hint),
+                );
                 return None;
             }
         }

@@ -10,7 +10,9 @@ use crate::kit::Clock;
 use crate::object::Body;
 use crate::script::check::{self, Scripts};
 use crate::script::host::{self, Threads};
-use crate::script::{Declaration, Evaluation, Expression, Host, Installed, Object, ObjectMemo, Problem, Program, Subject};
+use crate::script::{
+    Declaration, Evaluation, Expression, Host, Installed, Object, ObjectMemo, Problem, Program, Subject,
+};
 
 /// An expression applied to a value.
 #[derive(Debug, Clone, PartialEq)]
@@ -89,7 +91,8 @@ impl Interpreter {
     pub(super) async fn start(expressions: &Expressions, clock: Clock, seed: u64) -> Result<Self, String> {
         let options = host::Options { threads: Threads::Current, clock, seed: Some(seed), ..host::Options::default() };
         let host = Host::start(options).map_err(|error| error.to_string())?;
-        let messages = |problems: Vec<Problem>| problems.into_iter().map(|problem| problem.message).collect::<Vec<_>>().join("; ");
+        let messages =
+            |problems: Vec<Problem>| problems.into_iter().map(|problem| problem.message).collect::<Vec<_>>().join("; ");
         let program = Program::load_again(expressions.declaration.clone(), &expressions.scripts).map_err(messages)?;
         let scripts = host.install(Arc::new(program)).await.map_err(messages)?;
         Ok(Self { host, scripts })
@@ -102,7 +105,8 @@ impl Interpreter {
     pub(super) async fn evaluate(&self, question: &Question) -> Result<bool, String> {
         let candidate = question.value.clone().map_or(Candidate::Absent, Candidate::Value);
         // The expressions see only the value; the object is empty.
-        let object = Object { resource: Arc::default(), body: Body::from(json!({})), memo: ObjectMemo::empty("expectations") };
+        let object =
+            Object { resource: Arc::default(), body: Body::from(json!({})), memo: ObjectMemo::empty("expectations") };
         let subject = Subject::Change { object, reason: Reason::Noop, change: Arc::default() };
         self.host.evaluate(&self.scripts, &subject, Evaluation { predicate: question.predicate, candidate }).await
     }

@@ -120,7 +120,11 @@ pub(super) fn read(reader: &Reader, item: &Item<'_>) -> Option<StepAction> {
     match serde_json::from_value::<Rule>(rule) {
         Ok(rule) => {
             if let Some(code) = code(&rule.action).filter(|code| !(100..600).contains(code)) {
-                reader.error_with(&action_item, format!("`{code}` is not an HTTP status"), "statuses are numbers from 100 to 599");
+                reader.error_with(
+                    &action_item,
+                    format!("`{code}` is not an HTTP status"),
+                    "statuses are numbers from 100 to 599",
+                );
                 return None;
             }
             are_known.then(|| StepAction::Fault(Box::new(Fault { rule, title: title(item) })))
@@ -137,8 +141,10 @@ fn verb(reader: &Reader, item: &Item<'_>, text: &str) -> Option<()> {
     if VERBS.iter().any(|verb| matches(text, verb)) {
         return Some(());
     }
-    let hint = nearest(text, VERBS)
-        .map_or_else(|| format!("known are {}", one_of(&VERBS).replace(" or ", " and ")), |meant| format!("did you mean `{meant}`?"));
+    let hint = nearest(text, VERBS).map_or_else(
+        || format!("known are {}", one_of(&VERBS).replace(" or ", " and ")),
+        |meant| format!("did you mean `{meant}`?"),
+    );
     reader.error_with(item, format!("no request has the verb `{text}`"), hint);
     None
 }
@@ -166,9 +172,13 @@ fn title(item: &Item<'_>) -> String {
 /// Returns the hint how a fault is written.
 fn forms(word: &str) -> &'static str {
     match word {
-        "status" => "write a status, `status: 500`, or a mapping with `code`, `reason`, `message`, `retryAfter` and `body`",
+        "status" => {
+            "write a status, `status: 500`, or a mapping with `code`, `reason`, `message`, `retryAfter` and `body`"
+        }
         "statusAfter" | "watchError" => "write a status, such as `500`, or a mapping with `code`",
-        "delay" | "watchStall" | "watchDelay" | "notReady" | "staleRead" => "write a time, such as `500ms`, or a mapping with `ms`",
+        "delay" | "watchStall" | "watchDelay" | "notReady" | "staleRead" => {
+            "write a time, such as `500ms`, or a mapping with `ms`"
+        }
         "reset" => "write `before`, `after` or `mid-body`",
         "watchDrop" => "write `clean`, `rst` or `mid-line`, or a mapping with `how`, `afterEvents`, `afterMs`",
         "watchExpire" => "write `event` or `http`",

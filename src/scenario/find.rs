@@ -41,7 +41,12 @@ fn directory(path: &Path, found: &mut Found) {
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) => {
-            found.diagnostics.push(Diagnostic::of_file(Severity::Error, path, document::unreadable(path, &error), None));
+            found.diagnostics.push(Diagnostic::of_file(
+                Severity::Error,
+                path,
+                document::unreadable(path, &error),
+                None,
+            ));
             return;
         }
     };
@@ -66,7 +71,9 @@ fn directory(path: &Path, found: &mut Found) {
 fn file(path: &Path, is_named: bool, found: &mut Found) {
     match Source::read(path) {
         // YAML templates are not YAML: a file that does not look like a scenario is not parsed.
-        Ok(source) if is_named || (source.text.contains(KIND) && source.text.contains(API_VERSION)) => read(source, is_named, found),
+        Ok(source) if is_named || (source.text.contains(KIND) && source.text.contains(API_VERSION)) => {
+            read(source, is_named, found);
+        }
         Err(diagnostic) if is_named => found.diagnostics.push(*diagnostic),
         Ok(_) | Err(_) => {}
     }

@@ -1,4 +1,5 @@
-//! The step `hook`: a request to a hook, and its expected answer. The credentials are computed from the hook's Secret, given, or not verified.
+//! The step `hook`: a request to a hook, and its expected answer. The credentials are computed from the hook's Secret,
+//! given, or not verified.
 
 use std::collections::BTreeMap;
 
@@ -75,14 +76,18 @@ fn expected(context: &ReadContext<'_>, item: &Item<'_>) -> ExpectedHookAnswer {
     let Some(fields) = reader.fields(item, "the answer of a hook", &["status", "json", "body", "headers"]) else {
         return ExpectedHookAnswer::default();
     };
-    let status =
-        fields.get("status").and_then(|item| Some((item.node.spot, reader.whole_in(&item, &(100..=599), "write a status of HTTP")?)));
+    let status = fields
+        .get("status")
+        .and_then(|item| Some((item.node.spot, reader.whole_in(&item, &(100..=599), "write a status of HTTP")?)));
     let of_headers = fields.get("headers").and_then(|item| item.entries()).unwrap_or_default();
     ExpectedHookAnswer {
         status,
         json: fields.get("json").and_then(|item| Pattern::read(reader, &context.expressions, &item)),
         body: fields.get("body").and_then(|item| pattern_of_text(context, &item)),
-        headers: of_headers.iter().filter_map(|(name, item)| Some((name.to_ascii_lowercase(), pattern_of_text(context, item)?))).collect(),
+        headers: of_headers
+            .iter()
+            .filter_map(|(name, item)| Some((name.to_ascii_lowercase(), pattern_of_text(context, item)?)))
+            .collect(),
     }
 }
 
@@ -134,7 +139,9 @@ fn sign(environment: &Environment, pending: &Pending, request: &mut HookRequest)
     for check in &pending.hook().checks {
         let signed = match check {
             Check::Certificate { .. } => None,
-            Check::Token { secret, .. } | Check::Hmac { secret, .. } => check.signed(&value(environment, secret)?, &request.body),
+            Check::Token { secret, .. } | Check::Hmac { secret, .. } => {
+                check.signed(&value(environment, secret)?, &request.body)
+            }
         };
         if let Some((name, value)) = signed {
             request.headers.entry(name).or_insert(value);
@@ -147,7 +154,8 @@ fn value(environment: &Environment, secret: &SecretKey) -> Result<Vec<u8>, Probl
     let namespace = Some(secret.namespace.clone().unwrap_or_else(|| HOME.to_owned()));
     let target = Target { resource: "secrets".to_owned(), name: secret.name.clone(), namespace };
     let hint = "add the Secret to `given`, or write `auth: none` or `auth: bypass`";
-    let lacks = |text: String| Problem::from(format!("the credentials of the hook cannot be computed: {text}")).with_hint(hint);
+    let lacks =
+        |text: String| Problem::from(format!("the credentials of the hook cannot be computed: {text}")).with_hint(hint);
     let found = environment.find(&target).map_err(lacks)?.value().unwrap_or_default();
     let encoded = found.get("data").and_then(|data| data.get(&secret.key)).and_then(Value::as_str);
     let decoded = encoded.and_then(|text| STANDARD.decode(text).ok());
@@ -156,7 +164,12 @@ fn value(environment: &Environment, secret: &SecretKey) -> Result<Vec<u8>, Probl
 }
 
 /// Returns the differences of an answer from the expected one.
-pub(super) async fn verify(environment: &Environment, step: &Step, expected: &ExpectedHookAnswer, answer: &HookAnswer) -> Vec<Difference> {
+pub(super) async fn verify(
+    environment: &Environment,
+    step: &Step,
+    expected: &ExpectedHookAnswer,
+    answer: &HookAnswer,
+) -> Vec<Difference> {
     compared(environment, step.spot, |answers| compare(step, expected, answer, answers)).await
 }
 
@@ -165,20 +178,30 @@ fn compare(step: &Step, expected: &ExpectedHookAnswer, answer: &HookAnswer, answ
     let mut differences = Vec::new();
     match expected.status {
         Some((spot, wanted)) if wanted != i64::from(answer.status) => {
-            differences.push(Difference::new(spot, format!("hook: expected status {wanted}, found {}: {}", answer.status, text.trim())));
+            differences.push(Difference::new(
+                spot,
+                format!("hook: expected status {wanted}, found {}: {}", answer.status, text.trim()),
+            ));
         }
         None if answer.status >= 300 => {
-            differences
-                .push(Difference::new(step.spot, format!("hook: expected a success, found status {}: {}", answer.status, text.trim())));
+            differences.push(Difference::new(
+                step.spot,
+                format!("hook: expected a success, found status {}: {}", answer.status, text.trim()),
+            ));
         }
         _ => {}
     }
     let texts = expected.body.iter().map(|like| (like, "body".to_owned(), text.to_string()));
-    let of_headers =
-        expected.headers.iter().map(|(name, like)| (like, format!("header {name}"), answer.headers.get(name).cloned().unwrap_or_default()));
+    let of_headers = expected
+        .headers
+        .iter()
+        .map(|(name, like)| (like, format!("header {name}"), answer.headers.get(name).cloned().unwrap_or_default()));
     for (like, what, found) in texts.chain(of_headers) {
         if !like.passes(&Value::from(found.as_str()), &mut |predicate, value| answers.ask(predicate, value)) {
-            differences.push(Difference::new(like.spot, format!("hook: {what}: expected {}, found {found:?}", describe(like))));
+            differences.push(Difference::new(
+                like.spot,
+                format!("hook: {what}: expected {}, found {found:?}", describe(like)),
+            ));
         }
     }
     if let Some(pattern) = &expected.json {

@@ -114,8 +114,9 @@ pub(super) struct InvariantReport {
 impl Invariants {
     /// Creates the checker for these operators.
     pub(super) fn new(api: ApiServer, clock: Clock, operators: &[Operator]) -> Self {
-        let declared =
-            operators.iter().map(|operator| Declared { storage: Storage::of(operator), schedules: DeclaredSchedules::of(operator) });
+        let declared = operators
+            .iter()
+            .map(|operator| Declared { storage: Storage::of(operator), schedules: DeclaredSchedules::of(operator) });
         let declared = Mutex::new(Arc::new(declared.collect()));
         Self { api, clock, declared, state: Mutex::default(), limit_reached: Notify::new() }
     }
@@ -272,7 +273,12 @@ impl Invariants {
     }
 
     /// Updates the tasks of an object. Tasks of earlier runs are ignored.
-    fn check_tasks(&self, process: Process, body: &Body, check: impl FnOnce(&mut BackgroundChecks, (usize, String)) -> Vec<String>) {
+    fn check_tasks(
+        &self,
+        process: Process,
+        body: &Body,
+        check: impl FnOnce(&mut BackgroundChecks, (usize, String)) -> Vec<String>,
+    ) {
         let Some(uid) = body.uid() else { return };
         let key = (process.operator, uid.to_owned());
         self.with(process, None, |state| {
@@ -293,9 +299,22 @@ impl Invariants {
     }
 
     /// Notes a judged attempt.
-    pub(super) fn attempt_judged(&self, process: Process, body: &Body, handler: &Handler, retry: u64, outcome: &Outcome) {
+    pub(super) fn attempt_judged(
+        &self,
+        process: Process,
+        body: &Body,
+        handler: &Handler,
+        retry: u64,
+        outcome: &Outcome,
+    ) {
         let is_resuming = matches!(handler.on, On::Resume { .. });
-        let attempt = Attempt { id: handler.id.clone(), retries: retry + 1, is_final: outcome.is_final, is_resuming, is_excused: false };
+        let attempt = Attempt {
+            id: handler.id.clone(),
+            retries: retry + 1,
+            is_final: outcome.is_final,
+            is_resuming,
+            is_excused: false,
+        };
         self.update(process, body, |progress, context| progress.attempt_judged(context, attempt));
     }
 
@@ -335,7 +354,8 @@ impl Invariants {
         }
     }
 
-    /// Returns the operator and the object if the write has removed the operator's finalizer from an object that is being deleted.
+    /// Returns the operator and the object if the write has removed the operator's finalizer from an object that is
+    /// being deleted.
     fn released(&self, write: &Write<'_>) -> Option<(usize, String)> {
         let before = Body::from(write.before.filter(|_| write.is_of_engine && write.version.is_some())?.clone());
         let declared = self.declared();
@@ -351,17 +371,22 @@ impl Invariants {
     pub(super) fn answered(&self, write: &Write<'_>, is_acknowledged: bool) {
         if write.is_of_engine && self.is_of_cycle(write) {
             let body = Body::from(write.object.clone());
-            self.update(write.process, &body, |progress, context| progress.answered(context, write.version, is_acknowledged));
+            self.update(write.process, &body, |progress, context| {
+                progress.answered(context, write.version, is_acknowledged);
+            });
         }
     }
 
-    /// Tells whether a cycle has sent a write. Where there are timers and daemons, only cycles write the operator's own state.
+    /// Tells whether a cycle has sent a write. Where there are timers and daemons, only cycles write the operator's own
+    /// state.
     fn is_of_cycle(&self, write: &Write<'_>) -> bool {
         let declared = self.declared();
         let storage = &declared[write.process.operator].storage;
         let after = Body::from(write.object.clone());
         storage.spawning(&after, &self.api.registry()).is_empty()
-            || write.before.is_none_or(|before| storage.own_state(&Body::from(before.clone())) != storage.own_state(&after))
+            || write
+                .before
+                .is_none_or(|before| storage.own_state(&Body::from(before.clone())) != storage.own_state(&after))
     }
 
     /// Notes that no write is outstanding.
@@ -415,10 +440,18 @@ impl Invariants {
         let current = self.api.by_uid(uid).map(|(_, _, stored)| Body::from((*stored.value).clone()));
         self.with(process, None, |state| {
             let State { objects, tallies, violations, .. } = state;
-            let progress = objects.entry((process.operator, uid.to_owned())).or_insert_with(|| Progress::new(Subject::of(body)));
+            let progress =
+                objects.entry((process.operator, uid.to_owned())).or_insert_with(|| Progress::new(Subject::of(body)));
             let storage = &declared[process.operator].storage;
-            let mut context =
-                Context { process, storage, registry: &registry, now: self.clock.now(), current: current.as_ref(), tallies, violations };
+            let mut context = Context {
+                process,
+                storage,
+                registry: &registry,
+                now: self.clock.now(),
+                current: current.as_ref(),
+                tallies,
+                violations,
+            };
             act(progress, &mut context);
         });
     }
@@ -430,11 +463,17 @@ impl Invariants {
         let changes = self.api.all_changes_after(state.revision);
         for change in changes {
             state.revision = change.revision;
-            self.process_change(&mut state, &change, own.filter(|own| *own == change.revision).map(|_| process.operator));
+            self.process_change(
+                &mut state,
+                &change,
+                own.filter(|own| *own == change.revision).map(|_| process.operator),
+            );
         }
         if process.run > state.run {
             (state.run, state.is_killed) = (process.run, false);
-            let State { objects, tallies, background, schedules, pauses, half_written, lost_statuses, violations, .. } = &mut *state;
+            let State {
+                objects, tallies, background, schedules, pauses, half_written, lost_statuses, violations, ..
+            } = &mut *state;
             violations.extend(background.run_ended(self.clock.now()));
             pauses.run_ended();
             schedules.run_ended();
@@ -454,7 +493,9 @@ impl Invariants {
     /// Processes a change of an object for all operators.
     fn process_change(&self, state: &mut State, change: &Change, writer: Option<usize>) {
         let registry = self.api.registry();
-        let body = |stored: Option<Arc<crate::apiserver::storage::store::Stored>>| stored.map(|stored| Body::from((*stored.value).clone()));
+        let body = |stored: Option<Arc<crate::apiserver::storage::store::Stored>>| {
+            stored.map(|stored| Body::from((*stored.value).clone()))
+        };
         let (before, after) = (body(change.before()), body(change.after()));
         let Some(object) = after.as_ref().or(before.as_ref()) else { return };
         let Some(uid) = object.uid() else { return };
@@ -463,10 +504,12 @@ impl Invariants {
                 continue;
             }
             let State { objects, tallies, violations, run, .. } = state;
-            let progress = objects.entry((operator, uid.to_owned())).or_insert_with(|| Progress::new(Subject::of(object)));
+            let progress =
+                objects.entry((operator, uid.to_owned())).or_insert_with(|| Progress::new(Subject::of(object)));
             let process = Process { run: *run, operator };
             let now = self.clock.now();
-            let mut context = Context { process, storage, registry: &registry, now, current: after.as_ref(), tallies, violations };
+            let mut context =
+                Context { process, storage, registry: &registry, now, current: after.as_ref(), tallies, violations };
             progress.changed(&mut context, before.as_ref(), after.as_ref(), writer == Some(operator));
         }
     }

@@ -79,7 +79,11 @@ impl std::fmt::Display for Sample {
     }
 }
 
-fn write_sample(formatter: &mut std::fmt::Formatter<'_>, name: &str, labels: &BTreeMap<String, String>) -> std::fmt::Result {
+fn write_sample(
+    formatter: &mut std::fmt::Formatter<'_>,
+    name: &str,
+    labels: &BTreeMap<String, String>,
+) -> std::fmt::Result {
     let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
     write!(formatter, "{name}{{{}}}", labels.join(","))
 }
@@ -87,7 +91,8 @@ fn write_sample(formatter: &mut std::fmt::Formatter<'_>, name: &str, labels: &BT
 impl MetricExpectation {
     /// Returns the sum of the samples that are meant. What was never counted has no sample, and is zero.
     pub fn sum(&self, samples: &[Sample]) -> f64 {
-        let has_labels = |sample: &&Sample| self.labels.iter().all(|(name, value)| sample.labels.get(name) == Some(value));
+        let has_labels =
+            |sample: &&Sample| self.labels.iter().all(|(name, value)| sample.labels.get(name) == Some(value));
         // The sum of nothing is a negative zero.
         self.named(samples).filter(has_labels).map(|sample| sample.value).sum::<f64>() + 0.0
     }
@@ -152,7 +157,8 @@ fn read_one(context: &ReadContext<'_>, item: &Item<'_>) -> Option<MetricExpectat
     if found.is_none() && check_name(name).is_err() {
         let known: Vec<String> = TABLE.iter().flat_map(sample_names).collect();
         let nearest = nearest(name, known.iter().map(String::as_str));
-        let hint = nearest.map_or_else(|| "docs/metrics.md lists all of them".to_owned(), |name| format!("did you mean `{name}`?"));
+        let hint = nearest
+            .map_or_else(|| "docs/metrics.md lists all of them".to_owned(), |name| format!("did you mean `{name}`?"));
         reader.error_with(&name_item, format!("there is no metric `{name}`"), hint);
         return None;
     }
@@ -174,11 +180,19 @@ fn sample_names(metric: &Description) -> Vec<String> {
 }
 
 /// Reads the labels. Those of metrics of scripts may be any.
-fn labels(context: &ReadContext<'_>, fields: &Fields<'_>, metric: Option<&(Description, bool)>) -> BTreeMap<String, String> {
+fn labels(
+    context: &ReadContext<'_>,
+    fields: &Fields<'_>,
+    metric: Option<&(Description, bool)>,
+) -> BTreeMap<String, String> {
     let reader = context.reader;
     let Some(item) = fields.get("labels") else { return BTreeMap::new() };
     let Some(entries) = item.entries() else {
-        reader.error_with(&item, format!("`labels` must be a mapping, not {}", item.node.noun()), "write `labels: {handler: on_create}`");
+        reader.error_with(
+            &item,
+            format!("`labels` must be a mapping, not {}", item.node.noun()),
+            "write `labels: {handler: on_create}`",
+        );
         return BTreeMap::new();
     };
     let known: Option<Vec<&str>> =
@@ -223,7 +237,8 @@ mod tests {
 
     #[test]
     fn samples_are_read_with_their_labels() {
-        let text = "# TYPE a gauge\na{x=\"1\",y=\"a \\\"b\\\" \\\\ }\"} 2.5\nb 7\nc_bucket{le=\"+Inf\",x=\"\"} 1\n# EOF\n";
+        let text =
+            "# TYPE a gauge\na{x=\"1\",y=\"a \\\"b\\\" \\\\ }\"} 2.5\nb 7\nc_bucket{le=\"+Inf\",x=\"\"} 1\n# EOF\n";
         let shown: Vec<String> = samples(text).iter().map(ToString::to_string).collect();
         assert_eq!(shown, [r#"a{x="1",y="a \"b\" \\ }"} 2.5"#, "b{} 7", r#"c_bucket{le="+Inf",x=""} 1"#]);
     }
@@ -233,8 +248,12 @@ mod tests {
         let samples = samples("a{x=\"1\",y=\"1\"} 2\na{x=\"1\",y=\"2\"} 3\na{x=\"2\",y=\"1\"} 4\nb{x=\"1\"} 9\n");
         let sum = |labels: &[(&str, &str)]| {
             let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-            MetricExpectation { spot: SourceSpan::default(), name: "a".to_owned(), labels, value: Bounds::default() }.sum(&samples)
+            MetricExpectation { spot: SourceSpan::default(), name: "a".to_owned(), labels, value: Bounds::default() }
+                .sum(&samples)
         };
-        assert_eq!((sum(&[]), sum(&[("x", "1")]), sum(&[("x", "1"), ("y", "2")]), sum(&[("x", "3")])), (9.0, 5.0, 3.0, 0.0));
+        assert_eq!(
+            (sum(&[]), sum(&[("x", "1")]), sum(&[("x", "1"), ("y", "2")]), sum(&[("x", "3")])),
+            (9.0, 5.0, 3.0, 0.0)
+        );
     }
 }

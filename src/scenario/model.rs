@@ -22,11 +22,14 @@ use super::stubs::Stubs;
 
 pub(super) use conversions::{ConversionStep, ExpectedConversion, RoundTrip};
 pub(super) use expectations::{
-    BackgroundExpectation, Events, ExpectedExit, ExpectedProbes, IndexExpectation, LogPattern, Logs, ObjectExpectation, Requests,
+    BackgroundExpectation, Events, ExpectedExit, ExpectedProbes, IndexExpectation, LogPattern, Logs, ObjectExpectation,
+    Requests,
 };
 pub use expectations::{Call, Calls, Expectation};
 pub use requests::ManualPatch;
-pub(super) use requests::{CheckedRequest, ExpectedAnswer, ExpectedDenial, ExpectedHookAnswer, HookCredentials, HookStep, UserRequest};
+pub(super) use requests::{
+    CheckedRequest, ExpectedAnswer, ExpectedDenial, ExpectedHookAnswer, HookCredentials, HookStep, UserRequest,
+};
 pub use steps::{Downtime, Step, StepAction};
 pub(super) use steps::{Fault, PeerChange, PeerRecord};
 pub use target::Target;
@@ -68,7 +71,9 @@ pub struct Scenario {
 impl Scenario {
     /// Tells whether a step expects the operators to exit, so that an exit is no failure of the scenario.
     pub(super) fn expects_exit(&self) -> bool {
-        self.steps.iter().any(|step| matches!(&step.action, StepAction::Expect(expectation) if expectation.exit.is_some()))
+        self.steps
+            .iter()
+            .any(|step| matches!(&step.action, StepAction::Expect(expectation) if expectation.exit.is_some()))
     }
 
     /// Returns the file as the user named it.

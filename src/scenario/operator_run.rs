@@ -53,7 +53,8 @@ impl OperatorRun {
 
     /// Describes the operators' pending work.
     pub(super) fn pending(&self) -> String {
-        let lines: Vec<String> = self.broken().iter().map(ToString::to_string).chain(self.pending_calls.lock().describe()).collect();
+        let lines: Vec<String> =
+            self.broken().iter().map(ToString::to_string).chain(self.pending_calls.lock().describe()).collect();
         if lines.is_empty() { "the operator is working".to_owned() } else { lines.join("; ") }
     }
 

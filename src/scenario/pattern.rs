@@ -62,12 +62,15 @@ impl Pattern {
             }
             Kind::Map(_) => {
                 let members = item.entries().unwrap_or_default();
-                let read = |(key, item): (&str, Item<'_>)| Some((key.to_owned(), Self::read(reader, expressions, &item)?));
+                let read =
+                    |(key, item): (&str, Item<'_>)| Some((key.to_owned(), Self::read(reader, expressions, &item)?));
                 PatternKind::Members(members.into_iter().map(read).collect::<Option<_>>()?)
             }
             Kind::List(_) => {
                 let items = item.items().unwrap_or_default();
-                PatternKind::Items(items.iter().map(|item| Self::read(reader, expressions, item)).collect::<Option<_>>()?)
+                PatternKind::Items(
+                    items.iter().map(|item| Self::read(reader, expressions, item)).collect::<Option<_>>()?,
+                )
             }
             _ => PatternKind::Value(item.node.to_value()),
         };
@@ -82,9 +85,21 @@ impl Pattern {
     }
 
     /// Adds all mismatches to `mismatches`.
-    pub fn compare(&self, found: Option<&Value>, path: &str, mismatches: &mut Vec<Mismatch>, ask: EvaluatePredicate<'_>) {
+    pub fn compare(
+        &self,
+        found: Option<&Value>,
+        path: &str,
+        mismatches: &mut Vec<Mismatch>,
+        ask: EvaluatePredicate<'_>,
+    ) {
         let mut miss = |wanted: String, is_plain: bool| {
-            mismatches.push(Mismatch { path: path.to_owned(), spot: self.spot, wanted, found: found.cloned(), is_plain });
+            mismatches.push(Mismatch {
+                path: path.to_owned(),
+                spot: self.spot,
+                wanted,
+                found: found.cloned(),
+                is_plain,
+            });
         };
         match (&self.kind, found) {
             (PatternKind::Value(Value::Null), None | Some(Value::Null)) => {}
@@ -96,7 +111,8 @@ impl Pattern {
             }
             (PatternKind::Matcher(matcher, words), found) => {
                 let subject = Subject { value: found, is_query: false };
-                let mut answer = |predicate: Predicate, value: Option<&Value>| Ok::<bool, Infallible>(ask(predicate, value));
+                let mut answer =
+                    |predicate: Predicate, value: Option<&Value>| Ok::<bool, Infallible>(ask(predicate, value));
                 let Ok(passes) = matcher.passes(subject, &mut answer);
                 if !passes {
                     miss(words.clone(), false);
@@ -157,7 +173,11 @@ fn matcher(reader: &Reader, expressions: &RefCell<Vec<Expression>>, item: &Item<
             "matches" => Matcher::Matches(reader.regex(&item)?),
             "when" => {
                 let text = reader.text(&item)?;
-                let place = SourcePosition { file: reader.source.name.clone(), line: text.start.line, column: text.start.column };
+                let place = SourcePosition {
+                    file: reader.source.name.clone(),
+                    line: text.start.line,
+                    column: text.start.column,
+                };
                 let mut expressions = expressions.borrow_mut();
                 let (text, kind) = (text.value.clone(), BindingKind::Change);
                 expressions.push(Expression { text, place, kind, has_value: true, file: None, is_delay: false });
@@ -205,9 +225,14 @@ mod tests {
     #[test]
     fn matchers_are_those_of_filters() {
         let value = json!({"a": 3, "b": "x"});
-        assert!(mismatches("{a: {in: [1, 3]}, b: {notIn: [y], present: true}, c: {present: false}}", &value).is_empty());
+        assert!(
+            mismatches("{a: {in: [1, 3]}, b: {notIn: [y], present: true}, c: {present: false}}", &value).is_empty()
+        );
         assert!(mismatches("{a: {when: 'value > 2'}}", &value).is_empty());
-        assert_eq!(mismatches("{b: {when: 'value > 2', present: true}}", &value), [r#"b: {"present":true,"when":"value > 2"} / "x""#]);
+        assert_eq!(
+            mismatches("{b: {when: 'value > 2', present: true}}", &value),
+            [r#"b: {"present":true,"when":"value > 2"} / "x""#]
+        );
         assert_eq!(mismatches("{b: {present: false}}", &value), [r#"b: {"present":false} / "x""#]);
         assert_eq!(mismatches("{d: {x: {present: false}, y: 1}}", &value), ["d.y: 1 / nothing"]);
     }

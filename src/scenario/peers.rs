@@ -28,13 +28,18 @@ const DEFAULT_LIFETIME: i64 = 60;
 
 /// The kinds by whether they are namespaced.
 fn kind(is_namespaced: bool) -> (&'static str, &'static str) {
-    if is_namespaced { ("KopfPeering", "kopfpeerings.kopf.dev") } else { ("ClusterKopfPeering", "clusterkopfpeerings.kopf.dev") }
+    if is_namespaced {
+        ("KopfPeering", "kopfpeerings.kopf.dev")
+    } else {
+        ("ClusterKopfPeering", "clusterkopfpeerings.kopf.dev")
+    }
 }
 
 /// Reads the step `peer`.
 pub(super) fn read(context: &ReadContext<'_>, item: &Item<'_>) -> Option<PeerChange> {
     let reader = context.reader;
-    let fields = reader.fields(item, "a peer", &["id", "peering", "namespace", "priority", "lifetime", "lastSeen", "gone"])?;
+    let fields =
+        reader.fields(item, "a peer", &["id", "peering", "namespace", "priority", "lifetime", "lastSeen", "gone"])?;
     let text = |key: &str| fields.get(key).and_then(|item| reader.owned(&item));
     let (id, is_gone) = (text("id").unwrap_or_else(|| DEFAULT_ID.to_owned()), fields.get("gone"));
     let mut record = PeerRecord { priority: 0, lifetime: DEFAULT_LIFETIME, age: Duration::ZERO };
@@ -69,7 +74,9 @@ pub(super) fn title(change: &PeerChange) -> String {
     let at = peering.as_ref().map(|name| format!(" in {name}")).unwrap_or_default();
     let of = namespace.as_ref().map(|namespace| format!(" of namespace {namespace}")).unwrap_or_default();
     match record {
-        Some(PeerRecord { priority, lifetime, .. }) => format!("peer {id}{at}{of}: priority {priority}, lifetime {lifetime}s"),
+        Some(PeerRecord { priority, lifetime, .. }) => {
+            format!("peer {id}{at}{of}: priority {priority}, lifetime {lifetime}s")
+        }
         None => format!("peer {id}{at}{of} is gone"),
     }
 }
@@ -78,11 +85,17 @@ pub(super) fn title(change: &PeerChange) -> String {
 ///
 /// # Errors
 /// If the server refuses it.
-pub(super) async fn change(api: &ApiServer, operators: &[Operator], change: &PeerChange, now: Timestamp) -> Result<(), String> {
+pub(super) async fn change(
+    api: &ApiServer,
+    operators: &[Operator],
+    change: &PeerChange,
+    now: Timestamp,
+) -> Result<(), String> {
     let own = operators.first().map(|operator| operator.settings.peering.name.clone()).unwrap_or_default();
     let name = change.peering.clone().unwrap_or(own);
     let (kind, resource) = kind(change.namespace.is_some());
-    let found = || admin_client::find(api, resource, &name, change.namespace.as_deref()).map_err(|error| error.to_string());
+    let found =
+        || admin_client::find(api, resource, &name, change.namespace.as_deref()).map_err(|error| error.to_string());
     let mut object = found()?;
     if object.value().is_none() {
         let created = peering_object(kind, &name, change.namespace.as_deref());
@@ -102,17 +115,22 @@ fn peering_object(kind: &str, name: &str, namespace: Option<&str>) -> Value {
     json!({"apiVersion": "kopf.dev/v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}})
 }
 
-/// Returns the definitions of peerings, and the objects that mandatory peerings need: there would be nothing to see of an operator that
-/// waits for them.
+/// Returns the definitions of peerings, and the objects that mandatory peerings need: there would be nothing to see of
+/// an operator that waits for them.
 ///
 /// # Panics
 /// If the definitions are no YAML, which a test rules out.
 pub(crate) fn needed(operators: &[Operator], namespaces: &[namespace::Pattern]) -> Vec<Value> {
     let mut objects = yaml::parse(DEFINITIONS).expect("the definitions are YAML");
-    for peering in operators.iter().map(|operator| &operator.settings.peering).filter(|peering| peering.mandatory && !peering.standalone) {
+    for peering in operators
+        .iter()
+        .map(|operator| &operator.settings.peering)
+        .filter(|peering| peering.mandatory && !peering.standalone)
+    {
         let is_clusterwide = peering.clusterwide.unwrap_or_default() || namespaces.is_empty();
         let (kind, _) = kind(!is_clusterwide);
-        let places = if is_clusterwide { vec![None] } else { namespace::exact(namespaces).into_iter().map(Some).collect() };
+        let places =
+            if is_clusterwide { vec![None] } else { namespace::exact(namespaces).into_iter().map(Some).collect() };
         objects.extend(places.into_iter().map(|place| peering_object(kind, &peering.name, place.as_deref())));
     }
     objects
@@ -126,7 +144,10 @@ pub(crate) fn is_mandatory(operators: &[Operator]) -> bool {
 /// Tells whether an object is a definition of peerings.
 pub(crate) fn is_definition(object: &Value) -> bool {
     object["kind"] == "CustomResourceDefinition"
-        && object.pointer("/spec/names/plural").and_then(Value::as_str).is_some_and(|plural| plural.ends_with("kopfpeerings"))
+        && object
+            .pointer("/spec/names/plural")
+            .and_then(Value::as_str)
+            .is_some_and(|plural| plural.ends_with("kopfpeerings"))
         && object.pointer("/spec/group").and_then(Value::as_str).is_some_and(|group| GROUPS.contains(&group))
 }
 
@@ -138,8 +159,8 @@ fn is_peering(object: &Value) -> bool {
 pub(super) fn of_scenario(scenario: &Scenario) -> Vec<Value> {
     let applied = scenario.applied_objects();
     let has_definitions = applied.iter().any(|object| is_definition(object));
-    let has_peers =
-        scenario.all_steps().any(|step| matches!(step.action, StepAction::Peer(_))) || applied.iter().any(|object| is_peering(object));
+    let has_peers = scenario.all_steps().any(|step| matches!(step.action, StepAction::Peer(_)))
+        || applied.iter().any(|object| is_peering(object));
     if has_definitions || !(has_peers || is_mandatory(&scenario.operators)) {
         return Vec::new();
     }

@@ -49,7 +49,9 @@ impl PendingCalls {
             PendingCall::Running { retry, since } => {
                 format!("`{handler}#{retry}` is running for {subject} since {:.3}s", since.as_secs_f64())
             }
-            PendingCall::Scheduled { at, error: None } => format!("`{handler}` is scheduled for {subject} at {:.3}s", at.as_secs_f64()),
+            PendingCall::Scheduled { at, error: None } => {
+                format!("`{handler}` is scheduled for {subject} at {:.3}s", at.as_secs_f64())
+            }
             PendingCall::Scheduled { at, error: Some(error) } => {
                 format!("`{handler}` is scheduled again for {subject} at {:.3}s after {error}", at.as_secs_f64())
             }
@@ -70,7 +72,12 @@ mod tests {
     }
 
     fn subject(name: &str) -> Subject {
-        Subject { group: String::new(), kind: "Backup".to_owned(), namespace: "default".to_owned(), name: name.to_owned() }
+        Subject {
+            group: String::new(),
+            kind: "Backup".to_owned(),
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+        }
     }
 
     #[test]

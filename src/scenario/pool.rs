@@ -66,7 +66,12 @@ pub struct Outcome {
 impl Outcome {
     /// Returns the log lines that the failures refer to.
     pub fn lines(&self) -> BTreeSet<String> {
-        self.failures.iter().flat_map(|failure| &failure.differences).flat_map(|difference| &difference.lines).cloned().collect()
+        self.failures
+            .iter()
+            .flat_map(|failure| &failure.differences)
+            .flat_map(|difference| &difference.lines)
+            .cloned()
+            .collect()
     }
 }
 
@@ -101,7 +106,9 @@ pub fn run_all(scenarios: &[Arc<Scenario>], options: &Options) -> Vec<Outcome> {
     let next = AtomicUsize::new(0);
     let outcomes: Mutex<Vec<Option<Outcome>>> = Mutex::new(jobs.iter().map(|_| None).collect());
     let work = || {
-        while let Some((index, (of, job))) = Some(next.fetch_add(1, Ordering::SeqCst)).and_then(|index| Some((index, jobs.get(index)?))) {
+        while let Some((index, (of, job))) =
+            Some(next.fetch_add(1, Ordering::SeqCst)).and_then(|index| Some((index, jobs.get(index)?)))
+        {
             if is_enough(*of, job) {
                 continue;
             }
@@ -155,7 +162,11 @@ fn run_job(job: &Job, reference: &OnceLock<Reference>, options: &Options) -> Opt
         let ended = attempt(scenario, options.seed, Mode::Check, options.is_verbose);
         let violations = ended.violations.into_iter().map(Failure::of);
         let failures: Vec<Failure> = ended.failures.into_iter().chain(violations).collect();
-        if failures.is_empty() { Ok((ended.final_state, (ended.completions, ended.causes))) } else { Err((failures, ended.timeline)) }
+        if failures.is_empty() {
+            Ok((ended.final_state, (ended.completions, ended.causes)))
+        } else {
+            Err((failures, ended.timeline))
+        }
     });
     match reference {
         Ok((final_state, counts)) => Some(disturbed(job, seed, options.is_verbose, final_state.clone(), counts)),
@@ -170,7 +181,8 @@ fn run_job(job: &Job, reference: &OnceLock<Reference>, options: &Options) -> Opt
 }
 
 fn undisturbed(job: &Job, options: &Options) -> Outcome {
-    let outcome = |failures, duration, timeline| Outcome { job: job.clone(), skipped: None, failures, duration, timeline };
+    let outcome =
+        |failures, duration, timeline| Outcome { job: job.clone(), skipped: None, failures, duration, timeline };
     if let (Some(_), Some(skipped)) = (&options.seeds, &job.scenario.seeds.skip) {
         return Outcome { skipped: Some(skipped.clone()), ..outcome(Vec::new(), Duration::ZERO, None) };
     }
@@ -181,8 +193,16 @@ fn undisturbed(job: &Job, options: &Options) -> Outcome {
 }
 
 fn disturbed(job: &Job, seed: u64, is_verbose: bool, mut final_state: compare::FinalState, counts: &Counts) -> Outcome {
-    let RunResult { mut failures, duration, timeline, final_state: mut found, completions, causes, violations, lost_statuses } =
-        attempt(&job.scenario, seed, Mode::Disturb, is_verbose);
+    let RunResult {
+        mut failures,
+        duration,
+        timeline,
+        final_state: mut found,
+        completions,
+        causes,
+        violations,
+        lost_statuses,
+    } = attempt(&job.scenario, seed, Mode::Disturb, is_verbose);
     for object in final_state.values_mut().chain(found.values_mut()) {
         if lost_statuses.contains(&Subject::of(object)) {
             object.as_object_mut().and_then(|object| object.remove("status"));
@@ -208,7 +228,9 @@ fn lost_completions((completions, causes): &Counts, (stored, handled): &Counts) 
         let of = |causes: &HandledCauses| causes.get(subject).copied().unwrap_or_default();
         let joined = of(causes).saturating_sub(of(handled));
         if found + joined < *count {
-            lost_completions.push(format!("`{handler}` was lost for {subject}: its end was stored {found} times instead of {count}"));
+            lost_completions.push(format!(
+                "`{handler}` was lost for {subject}: its end was stored {found} times instead of {count}"
+            ));
         }
     }
     lost_completions

@@ -24,8 +24,8 @@ impl Problem {
         }
         let kind = refused.object.split(' ').next().unwrap_or_default();
         let known: Vec<&str> = registry.all().map(|served| served.kind.kind.as_str()).collect();
-        let suggestion =
-            nearest(kind, known.iter().copied()).and_then(|suggestion| registry.all().find(|served| served.kind.kind == suggestion));
+        let suggestion = nearest(kind, known.iter().copied())
+            .and_then(|suggestion| registry.all().find(|served| served.kind.kind == suggestion));
         let hint = match suggestion {
             Some(served) => format!("did you mean `{}` of `{}`?", served.kind.kind, served.kind.api_version()),
             None => "a definition that the operator brings stands in `crds:` of its manifest; another one may stand in `given`".to_owned(),

@@ -1,4 +1,5 @@
-//! The context of reading a scenario: the source with its diagnostics, the files beside it, and the expressions found so far.
+//! The context of reading a scenario: the source with its diagnostics, the files beside it, and the expressions found
+//! so far.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -55,7 +56,11 @@ impl<'r> ReadContext<'r> {
             return Some(found.clone());
         }
         let looked: Vec<String> = candidates.iter().map(|candidate| candidate.display().to_string()).collect();
-        self.reader.error_with(item, format!("cannot read `{text}`: it does not exist"), format!("looked for at {}", looked.join(" and ")));
+        self.reader.error_with(
+            item,
+            format!("cannot read `{text}`: it does not exist"),
+            format!("looked for at {}", looked.join(" and ")),
+        );
         None
     }
 
@@ -66,7 +71,11 @@ impl<'r> ReadContext<'r> {
             Kind::Map(_) => self.object(item).into_iter().collect(),
             _ => {
                 let message = format!("`{}` must be a file or an object, not {}", item.name(), item.node.noun());
-                self.reader.error_with(item, message, "write the name of a file, or an object with `apiVersion`, `kind` and `metadata`");
+                self.reader.error_with(
+                    item,
+                    message,
+                    "write the name of a file, or an object with `apiVersion`, `kind` and `metadata`",
+                );
                 Vec::new()
             }
         }
@@ -76,7 +85,11 @@ impl<'r> ReadContext<'r> {
         let value = item.node.to_value();
         for (pointer, key) in [("/apiVersion", "apiVersion"), ("/kind", "kind"), ("/metadata/name", "metadata.name")] {
             if value.pointer(pointer).and_then(Value::as_str).is_none() {
-                self.reader.error_with(item, format!("the object has no `{key}`"), "write an object as for kubectl, or `{file: obj.yaml}`");
+                self.reader.error_with(
+                    item,
+                    format!("the object has no `{key}`"),
+                    "write an object as for kubectl, or `{file: obj.yaml}`",
+                );
                 return None;
             }
         }
@@ -97,7 +110,11 @@ impl<'r> ReadContext<'r> {
         match yaml::parse(&text) {
             Ok(objects) => objects,
             Err(error) => {
-                self.reader.error_with(item, format!("`{shown}` is not YAML: {error}"), "fix the file, or name another one");
+                self.reader.error_with(
+                    item,
+                    format!("`{shown}` is not YAML: {error}"),
+                    "fix the file, or name another one",
+                );
                 Vec::new()
             }
         }
@@ -109,11 +126,15 @@ impl<'r> ReadContext<'r> {
             if matches!(item.node.kind, Kind::Map(_)) {
                 return self.objects(item);
             }
-            let hint = item
-                .node
-                .text()
-                .map_or_else(|| "write `{file: obj.yaml}`, or an object".to_owned(), |text| format!("write `{{file: {text}}}`"));
-            self.reader.error_with(item, format!("`{}` must be a mapping, not {}", item.name(), item.node.noun()), hint);
+            let hint = item.node.text().map_or_else(
+                || "write `{file: obj.yaml}`, or an object".to_owned(),
+                |text| format!("write `{{file: {text}}}`"),
+            );
+            self.reader.error_with(
+                item,
+                format!("`{}` must be a mapping, not {}", item.name(), item.node.noun()),
+                hint,
+            );
             return Vec::new();
         }
         let Some(fields) = self.reader.fields(item, "what is applied", &["file"]) else { return Vec::new() };

@@ -80,7 +80,11 @@ impl EventSink for TimelineRecorder {
                 self.pending_calls.lock().ended(&subject, &handler.id);
                 for attempt in &returned.attempts {
                     let call = Call { handler: attempt.id.clone(), retry: Some(attempt.retry), at: None };
-                    self.timeline.add(Event::Called { subject: subject.clone(), call: call.clone(), reason: "a sub-handler" });
+                    self.timeline.add(Event::Called {
+                        subject: subject.clone(),
+                        call: call.clone(),
+                        reason: "a sub-handler",
+                    });
                     self.timeline.add(Event::Ended {
                         subject: subject.clone(),
                         call,
@@ -107,7 +111,11 @@ impl EventSink for TimelineRecorder {
                     let at = self.timeline.elapsed().saturating_add(outcome.delay.unwrap_or_default());
                     self.pending_calls.lock().scheduled(&subject, &handler.id, at, outcome.error.clone());
                 }
-                self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome: describe_outcome(Some(body), outcome) });
+                self.timeline.add(Event::Ended {
+                    subject,
+                    call: call(handler, retry),
+                    outcome: describe_outcome(Some(body), outcome),
+                });
             }
             EngineEvent::TaskStarted { body, handler, schedule, initial_delay } => {
                 self.task(body, handler, TaskEvent::Started { schedule, initial_delay }, "starts");
@@ -119,7 +127,9 @@ impl EventSink for TimelineRecorder {
                 self.invariants.task(self.process, body, handler, TaskEvent::Concluded);
             }
             EngineEvent::BackgroundObserved { body } => self.invariants.background_observed(self.process, body),
-            EngineEvent::BackgroundDecided { body, answers } => self.invariants.background_decided(self.process, body, answers),
+            EngineEvent::BackgroundDecided { body, answers } => {
+                self.invariants.background_decided(self.process, body, answers);
+            }
             EngineEvent::ObjectForgotten { uid } => self.invariants.object_forgotten(self.process, uid),
             EngineEvent::TaskStopping { body, handler, stage } => {
                 let what = match stage {
@@ -163,9 +173,14 @@ impl EventSink for TimelineRecorder {
             EngineEvent::Converted { handler, failure: Some(failure), .. } => {
                 self.timeline.add(Event::Operator(format!("'{}' does not convert: {failure}", handler.id)));
             }
-            EngineEvent::WebhookCalled { handler, .. } | EngineEvent::WebhookJudged { handler, .. } if handler.on == On::Conversion => {}
+            EngineEvent::WebhookCalled { handler, .. } | EngineEvent::WebhookJudged { handler, .. }
+                if handler.on == On::Conversion => {}
             EngineEvent::WebhookCalled { body, handler } => {
-                self.timeline.add(Event::Called { subject: Subject::of(body), call: call(handler, 0), reason: "a review" });
+                self.timeline.add(Event::Called {
+                    subject: Subject::of(body),
+                    call: call(handler, 0),
+                    reason: "a review",
+                });
             }
             EngineEvent::WebhookJudged { body, handler, verdict, .. } => {
                 let outcome = describe_verdict(body, verdict);
@@ -173,7 +188,11 @@ impl EventSink for TimelineRecorder {
             }
             EngineEvent::OperatorPaused { causes } => {
                 self.invariants.paused(self.process, true);
-                self.timeline.add(Event::Operator(format!("operator '{}' is paused ({})", self.operator, causes.join(", "))));
+                self.timeline.add(Event::Operator(format!(
+                    "operator '{}' is paused ({})",
+                    self.operator,
+                    causes.join(", ")
+                )));
             }
             EngineEvent::OperatorResumed => {
                 self.invariants.paused(self.process, false);
@@ -213,7 +232,12 @@ impl TimelineRecorder {
     /// Returns the subject of activities and schedules.
     fn operator_subject(&self) -> Subject {
         let text = str::to_owned;
-        Subject { group: text("kopfd.dev"), kind: text("Operator"), namespace: String::new(), name: self.operator.clone() }
+        Subject {
+            group: text("kopfd.dev"),
+            kind: text("Operator"),
+            namespace: String::new(),
+            name: self.operator.clone(),
+        }
     }
 
     /// Records a start, a stage of a stop, or an end of a timer or daemon.
@@ -278,10 +302,14 @@ fn describe_outcome(body: Option<&Body>, outcome: &Outcome) -> String {
 
 fn describe_verdict(body: &Body, verdict: &Verdict) -> String {
     match verdict {
-        Verdict::Returned(Some(result)) if !result.is_null() => format!("succeeded with {}", shown_result(Some(body), result)),
+        Verdict::Returned(Some(result)) if !result.is_null() => {
+            format!("succeeded with {}", shown_result(Some(body), result))
+        }
         Verdict::Returned(_) => "succeeded".to_owned(),
         Verdict::Temporary { text, .. } => format!("failed: {}", text.as_deref().unwrap_or("a temporary error")),
-        Verdict::Permanent { text } | Verdict::Rejected { text, .. } | Verdict::Failed { text, .. } => format!("failed: {text}"),
+        Verdict::Permanent { text } | Verdict::Rejected { text, .. } | Verdict::Failed { text, .. } => {
+            format!("failed: {text}")
+        }
         Verdict::Unfinished { .. } => "unfinished".to_owned(),
     }
 }

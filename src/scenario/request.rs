@@ -39,7 +39,11 @@ pub(super) fn read(
         StepAction::Apply(objects) => match <[Value; 1]>::try_from(objects) {
             Ok([object]) => UserRequest::Apply(object),
             Err(objects) => {
-                reader.error_with(wanted, format!("a request applies one object, not {}", objects.len()), "make it several steps");
+                reader.error_with(
+                    wanted,
+                    format!("a request applies one object, not {}", objects.len()),
+                    "make it several steps",
+                );
                 return None;
             }
         },

@@ -26,7 +26,8 @@ impl RevisedFiles {
     /// If one cannot be copied.
     pub(super) fn copy(operators: &[Operator]) -> Result<Self, String> {
         let folder = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
-        let files: Vec<PathBuf> = operators.iter().flat_map(|operator| operator.files.iter().map(|file| absolute(file))).collect();
+        let files: Vec<PathBuf> =
+            operators.iter().flat_map(|operator| operator.files.iter().map(|file| absolute(file))).collect();
         let base = common_folder(files.iter().map(|file| folder_of(file)));
         let mut manifests: Vec<PathBuf> = operators.iter().map(|operator| absolute(&operator.file)).collect();
         manifests.dedup();
@@ -57,7 +58,8 @@ impl RevisedFiles {
         let manifests: Vec<PathBuf> = self.manifests.iter().map(|manifest| self.place_of(manifest)).collect();
         let loaded = manifest::load(&manifests);
         let unsupported = loaded.operators.iter().flat_map(Operator::refuse_unsupported);
-        let found: Vec<Diagnostic> = loaded.diagnostics.iter().cloned().chain(unsupported).filter(Diagnostic::is_error).collect();
+        let found: Vec<Diagnostic> =
+            loaded.diagnostics.iter().cloned().chain(unsupported).filter(Diagnostic::is_error).collect();
         match found.first() {
             None => Ok(loaded.operators),
             Some(first) => Err({

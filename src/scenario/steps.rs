@@ -16,8 +16,10 @@ use super::read_context::ReadContext;
 use super::{conversion, expectations, faults, hook, peers, request, target};
 
 /// The keys of steps.
-pub const WORDS: [&str; 14] =
-    ["apply", "patch", "delete", "request", "hook", "convert", "peer", "fault", "advance", "restart", "kill", "reload", "settle", "expect"];
+pub const WORDS: [&str; 14] = [
+    "apply", "patch", "delete", "request", "hook", "convert", "peer", "fault", "advance", "restart", "kill", "reload",
+    "settle", "expect",
+];
 
 /// The steps that are allowed while the operators are stopped.
 const MEANWHILE: [&str; 7] = ["apply", "patch", "delete", "request", "peer", "fault", "advance"];
@@ -55,7 +57,11 @@ fn step(context: &ReadContext<'_>, item: &Item<'_>, known: &[&'static str]) -> O
         return Some(Step { spot, title: title(&action), action });
     }
     let Some(entries) = item.entries() else {
-        reader.error_with(item, format!("a step must be a mapping, not {}", item.node.noun()), "write such as `- advance: 60s`");
+        reader.error_with(
+            item,
+            format!("a step must be a mapping, not {}", item.node.noun()),
+            "write such as `- advance: 60s`",
+        );
         return None;
     };
     let [(word, value)] = entries.as_slice() else {
@@ -63,7 +69,9 @@ fn step(context: &ReadContext<'_>, item: &Item<'_>, known: &[&'static str]) -> O
         reader.error_with(item, format!("a step has one key, but this has {}", entries.len()), hint);
         return None;
     };
-    let Some(word) = known.iter().copied().find(|known| known == word) else { return refuse(context, value, word, known) };
+    let Some(word) = known.iter().copied().find(|known| known == word) else {
+        return refuse(context, value, word, known);
+    };
     let action = action(context, word, value)?;
     Some(Step { spot: value.key, title: title(&action), action })
 }
@@ -99,10 +107,13 @@ fn action(context: &ReadContext<'_>, word: &str, item: &Item<'_>) -> Option<Step
             }
             let fields = reader.fields(item, "a deletion", &["object", "namespace", "propagation"])?;
             let target = target::read(context, &fields)?;
-            let propagation = fields.get("propagation").and_then(|item| reader.word(&item, &["Background", "Foreground", "Orphan"]));
+            let propagation =
+                fields.get("propagation").and_then(|item| reader.word(&item, &["Background", "Foreground", "Orphan"]));
             StepAction::Delete(target, propagation.map(str::to_owned))
         }
-        "request" => StepAction::Request(Box::new(request::read(context, item, |word, item| action(context, word, item))?)),
+        "request" => {
+            StepAction::Request(Box::new(request::read(context, item, |word, item| action(context, word, item))?))
+        }
         "hook" => StepAction::Hook(Box::new(hook::read(context, item)?)),
         "convert" => StepAction::Convert(Box::new(conversion::step::read(context, item)?)),
         "peer" => StepAction::Peer(peers::read(context, item)?),
@@ -130,7 +141,11 @@ fn action(context: &ReadContext<'_>, word: &str, item: &Item<'_>) -> Option<Step
 fn reload(context: &ReadContext<'_>, item: &Item<'_>) -> Option<StepAction> {
     let reader = context.reader;
     let fields = reader.fields(item, "the reload step", &["files", "refused"])?;
-    let changed = reader.required(&fields, "files", "name the changed files with their contents: `files: {code.rhai: 'fn f() {}'}`")?;
+    let changed = reader.required(
+        &fields,
+        "files",
+        "name the changed files with their contents: `files: {code.rhai: 'fn f() {}'}`",
+    )?;
     let mut is_refused = false;
     reader.set(&fields, "refused", &mut is_refused, Reader::boolean);
     let Some(entries) = changed.entries() else {
@@ -178,7 +193,8 @@ fn downtime(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Downtime> {
     let fields = reader.fields(item, "a downtime", &["downtime", "meanwhile"])?;
     let mut downtime = Downtime::default();
     reader.set(&fields, "downtime", &mut downtime.duration, |_, item| duration(context, item));
-    downtime.meanwhile = reader.list_of(&fields, "meanwhile").iter().filter_map(|item| step(context, item, &MEANWHILE)).collect();
+    downtime.meanwhile =
+        reader.list_of(&fields, "meanwhile").iter().filter_map(|item| step(context, item, &MEANWHILE)).collect();
     Some(downtime)
 }
 
@@ -198,7 +214,8 @@ fn refuse_scalar(context: &ReadContext<'_>, item: &Item<'_>, hint: String) -> Op
 
 fn manual_patch(context: &ReadContext<'_>, item: &Item<'_>) -> Option<ManualPatch> {
     let reader = context.reader;
-    let fields = reader.fields(item, "a patch", &["object", "namespace", "merge", "json", "strategic", "subresource"])?;
+    let fields =
+        reader.fields(item, "a patch", &["object", "namespace", "merge", "json", "strategic", "subresource"])?;
     let target = target::read(context, &fields);
     let given: Vec<_> = PATCHES.iter().filter_map(|(key, media)| Some((*media, fields.get(key)?))).collect();
     let [(media, patch)] = given.as_slice() else {
@@ -216,7 +233,12 @@ fn manual_patch(context: &ReadContext<'_>, item: &Item<'_>) -> Option<ManualPatc
         reader.mistyped(patch, wanted, hint);
         return None;
     }
-    Some(ManualPatch { target: target?, media, patch: patch.node.to_value(), subresource: reader.string(&fields, "subresource") })
+    Some(ManualPatch {
+        target: target?,
+        media,
+        patch: patch.node.to_value(),
+        subresource: reader.string(&fields, "subresource"),
+    })
 }
 
 /// Returns the summary of a step.
@@ -226,7 +248,11 @@ fn title(action: &StepAction) -> String {
         format!("{} {}", text("/kind"), text("/metadata/name"))
     };
     let away = |downtime: &Downtime| {
-        if downtime.duration.is_zero() { String::new() } else { format!(", stopped for {}", format_duration(downtime.duration)) }
+        if downtime.duration.is_zero() {
+            String::new()
+        } else {
+            format!(", stopped for {}", format_duration(downtime.duration))
+        }
     };
     match action {
         StepAction::Apply(objects) => format!("apply {}", objects.iter().map(shown).collect::<Vec<_>>().join(", ")),
@@ -242,7 +268,9 @@ fn title(action: &StepAction) -> String {
             let of = match &checked.request {
                 UserRequest::Apply(object) => title(&StepAction::Apply(vec![object.clone()])),
                 UserRequest::Patch(patch) => title(&StepAction::Patch(patch.clone())),
-                UserRequest::Delete(target, propagation) => title(&StepAction::Delete(target.clone(), propagation.clone())),
+                UserRequest::Delete(target, propagation) => {
+                    title(&StepAction::Delete(target.clone(), propagation.clone()))
+                }
             };
             format!("request to {of}{dry_run}")
         }

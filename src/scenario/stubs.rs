@@ -1,4 +1,5 @@
-//! Stubs: the answers of a scenario in place of the world outside of the cluster. A call that no stub answers fails the scenario.
+//! Stubs: the answers of a scenario in place of the world outside of the cluster. A call that no stub answers fails the
+//! scenario.
 
 mod counted;
 mod declared;

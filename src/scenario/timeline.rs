@@ -107,8 +107,7 @@ impl Timeline {
 }
 
 fn to_json(at: Duration, event: &Event) -> Option<Value> {
-    let subject =
-        |subject: &Subject| json!({"kind": subject.kind, "group": subject.group, "namespace": subject.namespace, "name": subject.name});
+    let subject = |subject: &Subject| json!({"kind": subject.kind, "group": subject.group, "namespace": subject.namespace, "name": subject.name});
     let mut entry = match event {
         Event::Step { spot, title } => json!({"type": "step", "line": spot.line, "step": title}),
         Event::Operator(what) => json!({"type": "operator", "what": what}),
@@ -121,7 +120,9 @@ fn to_json(at: Duration, event: &Event) -> Option<Value> {
         Event::Ended { subject: of, call, outcome } => {
             json!({"type": "end", "object": subject(of), "call": call.to_string(), "outcome": outcome})
         }
-        Event::Task { subject: of, handler, what } => json!({"type": "task", "object": subject(of), "handler": handler, "what": what}),
+        Event::Task { subject: of, handler, what } => {
+            json!({"type": "task", "object": subject(of), "handler": handler, "what": what})
+        }
         Event::Request(request) if request.is_quiet => return None,
         Event::Request(request) => json!({
             "type": "request", "request": request.to_string(), "verb": request.verb, "answer": request.answer, "diff": request.lines,

@@ -125,8 +125,8 @@ impl Transport for ScenarioTransport {
                 std::future::pending::<()>().await;
             }
             let _busy = InFlight::new(&transport);
-            let token =
-                HeaderValue::from_str(&format!("Bearer {}", transport.shared.options.token)).expect("tokens are made of plain letters");
+            let token = HeaderValue::from_str(&format!("Bearer {}", transport.shared.options.token))
+                .expect("tokens are made of plain letters");
             request.headers_mut().insert(header::AUTHORIZATION, token);
             let answered = match ParsedRequest::of(&request) {
                 ParsedRequest { resource_path: Some(resource_path), verb: "watch", since, path } => {
@@ -172,7 +172,9 @@ impl ParsedRequest {
     fn of(request: &Request<Bytes>) -> Self {
         let path = request.uri().path().to_owned();
         let query = Query::parse(request.uri().query().unwrap_or_default());
-        let Path::Objects(resource_path) = Path::parse(&path) else { return Self { resource_path: None, verb: "get", since: None, path } };
+        let Path::Objects(resource_path) = Path::parse(&path) else {
+            return Self { resource_path: None, verb: "get", since: None, path };
+        };
         let verb = verb(request.method(), &resource_path, &query);
         let since = query.text("resourceVersion").and_then(|version| version.parse().ok());
         Self { resource_path: Some(resource_path), verb, since, path }
@@ -184,7 +186,8 @@ fn connection_error() -> Error {
 }
 
 fn refusal(code: u16) -> Answer {
-    let body = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": "a disturbance"});
+    let body =
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": "a disturbance"});
     let mut headers = HeaderMap::new();
     if code == 429 {
         headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
@@ -235,7 +238,12 @@ fn message(body: &[u8]) -> Option<String> {
 }
 
 impl ScenarioTransport {
-    async fn read(&self, request: Request<Bytes>, resource_path: Option<ResourcePath>, verb: &'static str) -> Result<Answer, Error> {
+    async fn read(
+        &self,
+        request: Request<Bytes>,
+        resource_path: Option<ResourcePath>,
+        verb: &'static str,
+    ) -> Result<Answer, Error> {
         let listed = resource_path.as_ref().filter(|_| verb == "list").map(|_| request.uri().path().to_owned());
         let note_list = |has_failed| listed.iter().for_each(|path| self.shared.watches.note_list(path, has_failed));
         let mut late = Duration::ZERO;
@@ -251,7 +259,10 @@ impl ScenarioTransport {
             match chaos.on_read(if resource_path.is_some() { Reading::Objects } else { Reading::Discovery }) {
                 OnRead::Nothing | OnRead::Expired | OnRead::Repeated(_) => {}
                 OnRead::Late(delay) => {
-                    chaos.record(format!("the answer to the request {verb} {what} is delayed by {} ms", delay.as_millis()));
+                    chaos.record(format!(
+                        "the answer to the request {verb} {what} is delayed by {} ms",
+                        delay.as_millis()
+                    ));
                     late = delay;
                 }
                 OnRead::Lost => {
@@ -284,7 +295,12 @@ impl ScenarioTransport {
         answered
     }
 
-    async fn write(&self, request: Request<Bytes>, mut resource_path: ResourcePath, verb: &'static str) -> Result<Answer, Error> {
+    async fn write(
+        &self,
+        request: Request<Bytes>,
+        mut resource_path: ResourcePath,
+        verb: &'static str,
+    ) -> Result<Answer, Error> {
         if resource_path.name.is_none() {
             // A creation names its object in the body.
             let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
@@ -309,7 +325,8 @@ impl ScenarioTransport {
             resource_path.name = object["metadata"]["name"].as_str().map(str::to_owned);
         }
         let after = self.object(&resource_path);
-        let changed = after.as_ref().filter(|after| before.as_ref().is_none_or(|before| version(before) != version(after)));
+        let changed =
+            after.as_ref().filter(|after| before.as_ref().is_none_or(|before| version(before) != version(after)));
         // A write whose answer was lost or is an error may have been done nevertheless.
         let version = object.as_ref().or(changed).and_then(version);
         let written = after.clone().or(before.clone()).unwrap_or_default();
@@ -324,7 +341,9 @@ impl ScenarioTransport {
         };
         self.shared.options.invariants.written(&write);
         let answer = match &answered {
-            Ok((status, _, body)) if *status >= 300 => message(body).map_or_else(|| status.to_string(), |text| format!("{status} {text}")),
+            Ok((status, _, body)) if *status >= 300 => {
+                message(body).map_or_else(|| status.to_string(), |text| format!("{status} {text}"))
+            }
             Ok((status, ..)) => status.to_string(),
             Err(error) => error.chain(),
         };
@@ -355,7 +374,12 @@ impl ScenarioTransport {
     }
 
     /// Applies the disturbances that come before a write.
-    async fn disturb_write(&self, resource_path: &ResourcePath, verb: &'static str, is_of_engine: bool) -> Result<AfterWrite, Error> {
+    async fn disturb_write(
+        &self,
+        resource_path: &ResourcePath,
+        verb: &'static str,
+        is_of_engine: bool,
+    ) -> Result<AfterWrite, Error> {
         let mut disturbance = AfterWrite::default();
         let Some(chaos) = &self.shared.options.chaos else { return Ok(disturbance) };
         chaos.shuffle().await;
@@ -400,13 +424,18 @@ impl ScenarioTransport {
         } else {
             format!("{}.{}", resource_path.plural, resource_path.group)
         };
-        let Ok(handle) = admin_client::find(&self.shared.options.api, &resource, name, resource_path.namespace.as_deref()) else { return };
+        let Ok(handle) =
+            admin_client::find(&self.shared.options.api, &resource, name, resource_path.namespace.as_deref())
+        else {
+            return;
+        };
         let Some(object) = handle.value() else { return };
         let version = object["metadata"]["resourceVersion"].clone();
         let patch = json!({"metadata": {"annotations": {FOREIGN_ANNOTATION: version}}});
         chaos.record(format!("another client writes {resource}/{name}"));
         // An object that is being deleted at this moment causes no conflict.
-        let _ = admin_client::patch(&self.shared.options.api, &handle, None, "application/merge-patch+json", &patch).await;
+        let _ =
+            admin_client::patch(&self.shared.options.api, &handle, None, "application/merge-patch+json", &patch).await;
     }
 
     fn object(&self, resource_path: &ResourcePath) -> Option<Value> {
@@ -422,8 +451,9 @@ impl ScenarioTransport {
 
     fn sent_request(&self, resource_path: &ResourcePath, verb: &'static str) -> SentRequest {
         let registry = self.shared.options.api.registry();
-        let kind =
-            registry.find(&resource_path.group, &resource_path.version, &resource_path.plural).map(|served| served.kind.kind.clone());
+        let kind = registry
+            .find(&resource_path.group, &resource_path.version, &resource_path.plural)
+            .map(|served| served.kind.kind.clone());
         SentRequest {
             verb,
             group: resource_path.group.clone(),
@@ -463,10 +493,14 @@ impl ScenarioTransport {
             let (problem, answered) = match disturbance {
                 OnRead::Nothing | OnRead::Late(_) => (String::new(), None),
                 OnRead::Repeated(count) => {
-                    let earlier = watches.before_last(&path, count).filter(|earlier| since.is_some_and(|since| *earlier < since));
+                    let earlier =
+                        watches.before_last(&path, count).filter(|earlier| since.is_some_and(|since| *earlier < since));
                     if let Some(earlier) = earlier {
                         set_version(&mut request, earlier);
-                        chaos.record(format!("the watch of {path} begins at version {earlier} instead of {}", since.unwrap_or_default()));
+                        chaos.record(format!(
+                            "the watch of {path} begins at version {earlier} instead of {}",
+                            since.unwrap_or_default()
+                        ));
                         since = Some(earlier);
                     }
                     (String::new(), None)

@@ -55,7 +55,8 @@ fn edit(source: &Source, fix: &Fix) -> Option<(Range<usize>, String)> {
                 })
                 .collect();
             // Comments within the brackets cannot be kept.
-            let has_comment = source.text[start..end].lines().any(|line| line.trim_start().starts_with('#') || line.contains(" #"));
+            let has_comment =
+                source.text[start..end].lines().any(|line| line.trim_start().starts_with('#') || line.contains(" #"));
             (!has_comment).then_some((start..end, format!("[{}]", written?.join(", "))))
         }
     }
@@ -108,7 +109,10 @@ mod tests {
             updated(text, list(&[new("u"), ListItem::Kept(1), new("v"), new("w")])),
             "calls:\n  - u # first\n  # the second\n  - b\n  - v # third\n  - w\nnext: 1\n"
         );
-        assert_eq!(updated(text, list(&[ListItem::Kept(1)])), "calls:\n  # first\n  # the second\n  - b\n  # third\nnext: 1\n");
+        assert_eq!(
+            updated(text, list(&[ListItem::Kept(1)])),
+            "calls:\n  # first\n  # the second\n  - b\n  # third\nnext: 1\n"
+        );
         assert_eq!(
             updated(text, list(&[new("m"), ListItem::Kept(0), ListItem::Kept(1), ListItem::Kept(2)])),
             "calls:\n  - m\n  - a # first\n  # the second\n  - b\n  - c # third\nnext: 1\n"
@@ -118,7 +122,8 @@ mod tests {
 
     #[test]
     fn written_scalars_keep_their_values() {
-        let fix = |value: Value| move |node: &Node| Fix::Scalar { spot: node.get("a").unwrap().spot, value: value.clone() };
+        let fix =
+            |value: Value| move |node: &Node| Fix::Scalar { spot: node.get("a").unwrap().spot, value: value.clone() };
         assert_eq!(updated("a: 'old' # kept\n", fix("Ready".into())), "a: Ready # kept\n");
         assert_eq!(updated("{a: 1, b: 2}\n", fix("yes".into())), "{a: \"yes\", b: 2}\n");
         assert_eq!(updated("a: ä\n", fix(3.into())), "a: 3\n");

@@ -42,7 +42,8 @@ pub async fn verify(observations: &impl Observations, spot: SourceSpan, expectat
 /// Compares with the answers known so far, and collects the unanswered expressions.
 fn compare(observations: &impl Observations, expectation: &Expectation, answers: &mut Answers) -> Vec<Difference> {
     let mut found = Vec::new();
-    let Expectation { object, calls, background, events, logs, requests, indexes, metrics, exit, probes: _, paused } = expectation;
+    let Expectation { object, calls, background, events, logs, requests, indexes, metrics, exit, probes: _, paused } =
+        expectation;
     if let Some(object_expectation) = object {
         found.extend(verify_object(observations, object_expectation, answers));
     }
@@ -76,8 +77,8 @@ fn compare(observations: &impl Observations, expectation: &Expectation, answers:
     found
 }
 
-/// Compares the actual state with the expectations of a step, with the answers to the expressions among these. An expression that fails is
-/// a difference.
+/// Compares the actual state with the expectations of a step, with the answers to the expressions among these. An
+/// expression that fails is a difference.
 pub(super) async fn compared(
     observations: &impl Observations,
     spot: SourceSpan,

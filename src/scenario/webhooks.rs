@@ -21,6 +21,8 @@ pub(crate) fn hook(admission: &Admission) -> Hook {
 fn refusal(unanswered: Unanswered) -> HookError {
     match unanswered {
         Unanswered::Refused => HookError::Unreachable("dial tcp: connect: connection refused".to_owned()),
-        Unanswered::Status(status) => HookError::Status(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)),
+        Unanswered::Status(status) => {
+            HookError::Status(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR))
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Checks scripts before they run, for `kopfd check` and at load time.
 //!
-//! All problems are reported at once, but one mistake gives one error: consequences of a broken script or import are not reported.
+//! All problems are reported at once, but one mistake gives one error: consequences of a broken script or import are
+//! not reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -110,7 +111,12 @@ pub(crate) fn read(declaration: &Declaration) -> Scripts {
 /// Compiled code of the manifest, without code that does not compile.
 type Compiled<'a, T> = Vec<(usize, &'a T, Code)>;
 
-fn compile_inlines<'a>(declaration: &'a Declaration, engine: &Engine, program: &mut Program, report: &mut Report) -> Compiled<'a, Binding> {
+fn compile_inlines<'a>(
+    declaration: &'a Declaration,
+    engine: &Engine,
+    program: &mut Program,
+    report: &mut Report,
+) -> Compiled<'a, Binding> {
     let mut compiled = Vec::new();
     for (index, binding) in declaration.bindings.iter().enumerate() {
         let Declared::Inline { text, place, file } = &binding.code else { continue };
@@ -123,7 +129,11 @@ fn compile_inlines<'a>(declaration: &'a Declaration, engine: &Engine, program: &
     compiled
 }
 
-fn compile_expressions<'a>(declaration: &'a Declaration, engine: &Engine, report: &mut Report) -> Compiled<'a, Expression> {
+fn compile_expressions<'a>(
+    declaration: &'a Declaration,
+    engine: &Engine,
+    report: &mut Report,
+) -> Compiled<'a, Expression> {
     let expressions = declaration.expressions.iter().enumerate();
     let compiled = expressions.filter_map(|(index, expression)| {
         let source = Source::of_inline(&expression.text, &expression.place);
@@ -151,8 +161,10 @@ impl Checker<'_> {
             literals::check(code, self.declaration, report);
         }
         // Code of the manifest is named like the file whose functions it sees.
-        let of_code = |code: &Code| lost::subhandlers(code).into_iter().map(|name| (code.name.clone(), name)).collect::<Vec<_>>();
-        let handlers: BTreeSet<(String, String)> = handlers.into_iter().chain(codes(self.program, inlines).flat_map(of_code)).collect();
+        let of_code =
+            |code: &Code| lost::subhandlers(code).into_iter().map(|name| (code.name.clone(), name)).collect::<Vec<_>>();
+        let handlers: BTreeSet<(String, String)> =
+            handlers.into_iter().chain(codes(self.program, inlines).flat_map(of_code)).collect();
         let is_handler = |code: &Code, unit: &Unit| handlers.contains(&(code.name.clone(), unit.name.clone()));
         for code in self.program.files() {
             lost::check(code, |unit| is_handler(code, unit), report);
@@ -168,7 +180,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks that each binding has its function, and that its parameters are arguments. Returns the functions, by file and name.
+    /// Checks that each binding has its function, and that its parameters are arguments. Returns the functions, by file
+    /// and name.
     fn check_functions(&self, report: &mut Report) -> Vec<(String, String)> {
         let mut handlers = Vec::new();
         for (index, binding) in self.declaration.bindings.iter().enumerate() {
@@ -176,9 +189,19 @@ impl Checker<'_> {
             let Some(unit) = check_function(index, binding, code, name, report) else { continue };
             handlers.push((code.name.clone(), unit.name.clone()));
             let known = arguments::known(binding.kind);
-            let spots = code.source.function(name, unit.params.len()).map(|(_, spots)| spots.clone()).unwrap_or_default();
+            let spots =
+                code.source.function(name, unit.params.len()).map(|(_, spots)| spots.clone()).unwrap_or_default();
             for (param, spot) in spots {
-                flow::check_parameter(code, binding.kind, &param, spot, &known, &self.declaration.indexes, Some(index), report);
+                flow::check_parameter(
+                    code,
+                    binding.kind,
+                    &param,
+                    spot,
+                    &known,
+                    &self.declaration.indexes,
+                    Some(index),
+                    report,
+                );
             }
             advice::check_returns(code, unit, binding.kind, &binding.place, index, report);
         }
@@ -193,14 +216,20 @@ impl Checker<'_> {
         }
     }
 
-    fn check_names(&self, inlines: &Compiled<'_, Binding>, expressions: &Compiled<'_, Expression>, report: &mut Report) {
+    fn check_names(
+        &self,
+        inlines: &Compiled<'_, Binding>,
+        expressions: &Compiled<'_, Expression>,
+        report: &mut Report,
+    ) {
         let keys = keys_of_maps(codes(self.program, inlines));
         let check = |code: &Code, arguments: &[String], report: &mut Report| {
             // Code that inherits a broken file would lack all its functions.
             let is_orphan = !code.name.is_empty() && self.program.file(&code.name).is_none();
             if !is_orphan {
                 let indexes = &self.declaration.indexes;
-                Names { program: self.program, catalogue: self.catalogue, keys: &keys, code, arguments, indexes }.check(report);
+                Names { program: self.program, catalogue: self.catalogue, keys: &keys, code, arguments, indexes }
+                    .check(report);
             }
         };
         for code in self.program.files() {
@@ -210,7 +239,11 @@ impl Checker<'_> {
             check(code, &self.with_indexes(arguments::known(binding.kind)), report);
         }
         for (_, expression, code) in expressions {
-            check(code, &self.with_indexes(arguments::known_in_expression(expression.kind, expression.has_value)), report);
+            check(
+                code,
+                &self.with_indexes(arguments::known_in_expression(expression.kind, expression.has_value)),
+                report,
+            );
         }
     }
 
@@ -226,14 +259,21 @@ impl Checker<'_> {
         for binding in &self.declaration.bindings {
             if let Some((code, name)) = self.function_of(binding) {
                 let units = code.units.iter().filter(|unit| unit.name == *name);
-                units.for_each(|unit| walk.enter(code, unit, CodeContext::Function(binding.kind), &arguments::known(binding.kind)));
+                units.for_each(|unit| {
+                    walk.enter(code, unit, CodeContext::Function(binding.kind), &arguments::known(binding.kind));
+                });
             }
         }
         for (_, binding, code) in inlines {
             walk.enter(code, &code.top, CodeContext::Function(binding.kind), &arguments::known(binding.kind));
         }
         for (_, expression, code) in expressions {
-            walk.enter(code, &code.top, CodeContext::Expression, &arguments::known_in_expression(expression.kind, expression.has_value));
+            walk.enter(
+                code,
+                &code.top,
+                CodeContext::Expression,
+                &arguments::known_in_expression(expression.kind, expression.has_value),
+            );
         }
     }
 }
@@ -256,13 +296,22 @@ fn keys_of_maps<'a>(codes: impl Iterator<Item = &'a Code>) -> BTreeSet<String> {
 const MAX_SHOWN: usize = 12;
 
 /// Returns the public function with this name, or reports what exists instead.
-fn check_function<'a>(index: usize, binding: &Binding, code: &'a Code, name: &str, report: &mut Report) -> Option<&'a Unit> {
+fn check_function<'a>(
+    index: usize,
+    binding: &Binding,
+    code: &'a Code,
+    name: &str,
+    report: &mut Report,
+) -> Option<&'a Unit> {
     let found: Vec<&Unit> = code.units.iter().filter(|unit| unit.name == name && !unit.is_closure()).collect();
     let (message, hint) = match found[..] {
         [unit] if !unit.is_private => return Some(unit),
-        [_] => (format!("the function `{name}` is private"), Some(format!("remove `private` before it in {}", code.name))),
+        [_] => {
+            (format!("the function `{name}` is private"), Some(format!("remove `private` before it in {}", code.name)))
+        }
         [] => {
-            let public = code.units.iter().filter(|unit| !unit.is_private && !unit.is_closure()).map(|unit| unit.name.as_str());
+            let public =
+                code.units.iter().filter(|unit| !unit.is_private && !unit.is_closure()).map(|unit| unit.name.as_str());
             let public: Vec<&str> = public.collect::<BTreeSet<_>>().into_iter().collect();
             let all = match &public[..] {
                 [] => format!("{} has no public functions", code.name),
@@ -279,6 +328,11 @@ fn check_function<'a>(index: usize, binding: &Binding, code: &'a Code, name: &st
         }
     };
     let length = name.chars().count();
-    report.add(Problem { hint, length, binding: Some(index), ..Problem::at(Severity::Error, binding.place.clone(), message) });
+    report.add(Problem {
+        hint,
+        length,
+        binding: Some(index),
+        ..Problem::at(Severity::Error, binding.place.clone(), message)
+    });
     None
 }

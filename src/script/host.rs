@@ -1,5 +1,5 @@
-//! Sends calls to the script threads, all calls of one object to the same thread. Below it: the threads, the work of a call for its handler
-//! and its sub-handlers, and the loading of scripts.
+//! Sends calls to the script threads, all calls of one object to the same thread. Below it: the threads, the work of a
+//! call for its handler and its sub-handlers, and the loading of scripts.
 
 mod attempt;
 mod execution;
@@ -37,7 +37,8 @@ use crate::kit::source::SourcePosition;
 pub use thread::MemoryCounts;
 use thread::{CallJob, EvaluateJob, Job, Thread, ThreadSettings};
 
-/// Limit of fibers of a process. Each takes two of the 65,530 mappings that Linux grants a process, and running out of them is fatal.
+/// Limit of fibers of a process. Each takes two of the 65,530 mappings that Linux grants a process, and running out of
+/// them is fatal.
 pub const MAX_FIBERS: usize = 20_000;
 
 /// One of this many fibers is kept for calls that end by themselves, however many daemons there are.
@@ -85,7 +86,11 @@ impl Fibers {
     /// Returns a limit of fibers; a part of them is left to calls other than daemons.
     pub fn up_to(limit: usize) -> Self {
         let daemons = limit - limit.div_ceil(SHARE_WITHOUT_DAEMONS);
-        Self { all: Arc::new(Semaphore::new(limit)), daemons: Arc::new(Semaphore::new(daemons)), memory: Arc::default() }
+        Self {
+            all: Arc::new(Semaphore::new(limit)),
+            daemons: Arc::new(Semaphore::new(daemons)),
+            memory: Arc::default(),
+        }
     }
 
     /// Returns the bytes that the running scripts hold, and the number of calls that wait until they hold less.
@@ -102,7 +107,9 @@ impl Fibers {
         if let Ok(permit) = Arc::clone(&self.daemons).try_acquire_owned() {
             return Some(permit);
         }
-        call.span.in_scope(|| warn!("The daemon waits for the end of another one: as many are running as this process may have."));
+        call.span.in_scope(|| {
+            warn!("The daemon waits for the end of another one: as many are running as this process may have.");
+        });
         tokio::select! {
             biased;
             () = stopped.raised() => None,
@@ -122,8 +129,8 @@ impl Default for Fibers {
 pub enum Threads {
     /// This many threads of their own, with the timers and the network of the current runtime.
     Own(usize),
-    /// The current thread, which must be running a `LocalSet` or a `LocalRuntime`. With virtual time, it is the only choice: time advances only while no task
-    /// is running.
+    /// The current thread, which must be running a `LocalSet` or a `LocalRuntime`. With virtual time, it is the only
+    /// choice: time advances only while no task is running.
     Current,
 }
 
@@ -164,7 +171,8 @@ struct Worker {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-/// The scripts of one operator, ready to be called. They are dropped when this handle is dropped and their last call has ended.
+/// The scripts of one operator, ready to be called. They are dropped when this handle is dropped and their last call
+/// has ended.
 pub struct Installed {
     generation: u64,
     program: Arc<Program>,
@@ -207,10 +215,13 @@ impl Host {
         let (operator_memo, process_memory) = (memo::Current::default(), Arc::clone(&fibers.memory));
         let (shared, outside) = (Arc::default(), outside.without_tokens());
         let operator = Arc::clone(&operator_memo);
-        let settings = ThreadSettings { clock, seed, api, credentials, outside, operator_memo: operator, shared, process_memory };
+        let settings =
+            ThreadSettings { clock, seed, api, credentials, outside, operator_memo: operator, shared, process_memory };
         let threads = match threads {
             Threads::Current => vec![here(settings)],
-            Threads::Own(count) => (0..count.max(1)).map(|number| own(number, settings.clone())).collect::<Result<_, _>>()?,
+            Threads::Own(count) => {
+                (0..count.max(1)).map(|number| own(number, settings.clone())).collect::<Result<_, _>>()?
+            }
         };
         Ok(Self { threads, fibers, operator_memo, memory: AtomicU64::new(memory), generations: AtomicU64::new(0) })
     }
@@ -250,8 +261,8 @@ impl Host {
 
     /// Calls a function of the installed scripts. A daemon waits while as many daemons are running as the host allows.
     ///
-    /// *Cancel safety*: if the call is dropped, the script is ended as soon as it waits or has run for a millisecond; its changes are
-    /// lost, except for those made in the cluster.
+    /// *Cancel safety*: if the call is dropped, the script is ended as soon as it waits or has run for a millisecond;
+    /// its changes are lost, except for those made in the cluster.
     pub fn call<'a>(&'a self, installed: &'a Installed, call: Call) -> impl Future<Output = Returned> + Send + 'a {
         // Thousands of daemons wait for their calls: none of the futures has a place for what only the script needs.
         self.call_boxed(installed, Box::new(call))
@@ -284,7 +295,12 @@ impl Host {
     ///
     /// # Errors
     /// The text of the expression's failure, with its position.
-    pub async fn evaluate(&self, installed: &Installed, subject: &Subject, evaluation: Evaluation) -> Result<bool, String> {
+    pub async fn evaluate(
+        &self,
+        installed: &Installed,
+        subject: &Subject,
+        evaluation: Evaluation,
+    ) -> Result<bool, String> {
         self.send_evaluation(installed, subject, evaluation, Job::Evaluate).await
     }
 
@@ -292,7 +308,12 @@ impl Host {
     ///
     /// # Errors
     /// The text of the expression's failure, with its position, also if its value is no duration.
-    pub async fn evaluate_delay(&self, installed: &Installed, subject: &Subject, delay: Predicate) -> Result<Duration, String> {
+    pub async fn evaluate_delay(
+        &self,
+        installed: &Installed,
+        subject: &Subject,
+        delay: Predicate,
+    ) -> Result<Duration, String> {
         let evaluation = Evaluation { predicate: delay, candidate: Candidate::Whole };
         self.send_evaluation(installed, subject, evaluation, Job::EvaluateDelay).await
     }
@@ -339,7 +360,8 @@ impl Host {
     /// Ends all calls, and waits for the threads.
     pub async fn stop(mut self) {
         let threads: Vec<_> = self.threads.drain(..).filter_map(|worker| worker.thread).collect();
-        // Ending a script takes no longer than its next operation, but joining still must not block the runtime's threads.
+        // Ending a script takes no longer than its next operation, but joining still must not block the runtime's
+        // threads.
         let joined = tokio::task::spawn_blocking(move || threads.into_iter().for_each(|thread| drop(thread.join())));
         let _ = joined.await;
     }

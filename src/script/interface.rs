@@ -1,5 +1,5 @@
-//! The data that the owner of the host declares, passes and gets: code and its purposes, calls and their subjects, rights, and reported
-//! problems.
+//! The data that the owner of the host declares, passes and gets: code and its purposes, calls and their subjects,
+//! rights, and reported problems.
 
 pub(crate) mod access;
 pub(crate) mod call;

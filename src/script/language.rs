@@ -1,5 +1,5 @@
-//! The parts of the language that depend on kopfd: the arguments of scripts, the conversion of data to the values of the interpreter and
-//! back, the functions of these values, and the texts of errors and logs.
+//! The parts of the language that depend on kopfd: the arguments of scripts, the conversion of data to the values of
+//! the interpreter and back, the functions of these values, and the texts of errors and logs.
 
 pub(super) mod answer;
 pub mod arguments;

@@ -1,5 +1,5 @@
-//! The interfaces of host functions to the cluster and to the world outside of it. The owner of the host implements them; the functions check first
-//! what the manifest allows.
+//! The interfaces of host functions to the cluster and to the world outside of it. The owner of the host implements
+//! them; the functions check first what the manifest allows.
 
 pub mod api;
 pub(crate) mod clusters;

@@ -1,4 +1,5 @@
-//! The texts of an operator: its files, imports and templates, read once, and the facts about them before they are compiled.
+//! The texts of an operator: its files, imports and templates, read once, and the facts about them before they are
+//! compiled.
 
 pub(super) mod chain;
 pub(crate) mod digest;

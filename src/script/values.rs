@@ -1,4 +1,5 @@
-//! The values that calls are given, return and share: JSON, times, errors, memos, indexes. What scripts can do with them is in `language`.
+//! The values that calls are given, return and share: JSON, times, errors, memos, indexes. What scripts can do with
+//! them is in `language`.
 
 pub(crate) mod index;
 pub(super) mod json;

@@ -1,7 +1,7 @@
 //! Credentials in texts: hides tokens, headers of `Authorization`, and passwords in addresses.
 //!
-//! A last protection for texts that others have written, such as errors of libraries and servers. Values that are known to be secret are
-//! not written into texts at all.
+//! A last protection for texts that others have written, such as errors of libraries and servers. Values that are known
+//! to be secret are not written into texts at all.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -12,28 +12,35 @@ use regex::{Captures, Regex};
 const HIDDEN: &str = "***";
 
 /// Occurs in every text with a credential: other texts are not searched any further.
-static SUSPICIOUS: LazyLock<Regex> = LazyLock::new(|| regex(r"://|eyJ|(?i:authorization|bearer|(?:key|secret|passwo?r?d|pwd|token)=)"));
+static SUSPICIOUS: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"://|eyJ|(?i:authorization|bearer|(?:key|secret|passwo?r?d|pwd|token)=)"));
 
-/// The user and the password before the host of an address. A password may have unescaped characters that end the host elsewhere; a number
-/// before a slash is a port.
-static USER: LazyLock<Regex> =
-    LazyLock::new(|| regex(r#"(?P<kept>[A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/?#"'<>:]*:[0-9]*[^\s"'<>/0-9][^\s"'<>]*|[^\s/?#"'<>]+)@"#));
+/// The user and the password before the host of an address. A password may have unescaped characters that end the host
+/// elsewhere; a number before a slash is a port.
+static USER: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r#"(?P<kept>[A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/?#"'<>:]*:[0-9]*[^\s"'<>/0-9][^\s"'<>]*|[^\s/?#"'<>]+)@"#)
+});
 
 /// A header with its value, also as `Debug` or JSON prints it; the scheme is kept.
 static HEADER: LazyLock<Regex> = LazyLock::new(|| {
-    regex(r#"(?i)(?P<kept>authorization\\?["']?\s*[:=]\s*\\?["']?(?:(?:basic|bearer|digest|negotiate|token)\s+)?)[^\s"'\\,;{}]+"#)
+    regex(
+        r#"(?i)(?P<kept>authorization\\?["']?\s*[:=]\s*\\?["']?(?:(?:basic|bearer|digest|negotiate|token)\s+)?)[^\s"'\\,;{}]+"#,
+    )
 });
 
 /// A bearer token outside of a header. A word of letters only is no token: "bearer authentication".
 static BEARER: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?i)(?P<kept>\bbearer\s+)(?:[A-Za-z]*[0-9._~+/=-][A-Za-z0-9._~+/=-]{5,}|[A-Za-z]{24,})"));
 
-/// A parameter of an address, or a setting of a command line or an environment: `?access_token=…`, `--password=…`, `SECRET=…`.
-static ASSIGNMENT: LazyLock<Regex> =
-    LazyLock::new(|| regex(r#"(?i)(?P<kept>(?:access_?key|api_?key|client_?secret|passw(?:or)?d|pwd|secret|token)=\\?["']?)[^&\s"'#]+"#));
+/// A parameter of an address, or a setting of a command line or an environment: `?access_token=…`, `--password=…`,
+/// `SECRET=…`.
+static ASSIGNMENT: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r#"(?i)(?P<kept>(?:access_?key|api_?key|client_?secret|passw(?:or)?d|pwd|secret|token)=\\?["']?)[^&\s"'#]+"#)
+});
 
 /// A JSON web token, as service accounts have them.
-static WEB_TOKEN: LazyLock<Regex> = LazyLock::new(|| regex(r"(?P<kept>)\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"));
+static WEB_TOKEN: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"(?P<kept>)\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"));
 
 fn regex(pattern: &str) -> Regex {
     Regex::new(pattern).expect("the pattern is valid")
@@ -83,7 +90,10 @@ mod tests {
             ("Authorization: Basic czNjcjN0OmE=", "Authorization: Basic ***"),
             ("authorization: Bearer s3cr3t", "authorization: Bearer ***"),
             ("Proxy-Authorization: s3cr3t", "Proxy-Authorization: ***"),
-            (r#"{"authorization": "Bearer s3cr3t", "accept": "*/*"}"#, r#"{"authorization": "Bearer ***", "accept": "*/*"}"#),
+            (
+                r#"{"authorization": "Bearer s3cr3t", "accept": "*/*"}"#,
+                r#"{"authorization": "Bearer ***", "accept": "*/*"}"#,
+            ),
             (r#"{\"Authorization\":\"Bearer s3cr3t\"}"#, r#"{\"Authorization\":\"Bearer ***\"}"#),
             ("sent bearer s3cr3t-0", "sent bearer ***"),
             ("https://example.com/hook?a=1&token=s3cr3t&b=2", "https://example.com/hook?a=1&token=***&b=2"),

@@ -71,7 +71,10 @@ impl Printer {
     /// Lines are cut to the width of a terminal, which may be resized at any time.
     fn width(&self) -> Option<usize> {
         let is_cut = self.is_terminal && self.options.verbosity == Verbosity::Normal;
-        is_cut.then(|| terminal_size::terminal_size_of(std::io::stderr()).map_or(line::DEFAULT_WIDTH, |(width, _)| usize::from(width.0)))
+        is_cut.then(|| {
+            terminal_size::terminal_size_of(std::io::stderr())
+                .map_or(line::DEFAULT_WIDTH, |(width, _)| usize::from(width.0))
+        })
     }
 }
 
@@ -103,7 +106,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>, F: Fn(Line) + 'static> Layer<S> for
 }
 
 /// Stores the object reference of a span in its extensions.
-fn store_reference<S: Subscriber + for<'a> LookupSpan<'a>>(attributes: &Attributes<'_>, id: &Id, context: &Context<'_, S>) {
+fn store_reference<S: Subscriber + for<'a> LookupSpan<'a>>(
+    attributes: &Attributes<'_>,
+    id: &Id,
+    context: &Context<'_, S>,
+) {
     if attributes.metadata().target() != OBJECTS {
         return;
     }

@@ -52,8 +52,8 @@ pub struct Line {
 }
 
 impl Line {
-    /// Formats the line without a line break at its end. If the message has several lines, each further one begins with a tab, as no other
-    /// line does; JSON has no line breaks.
+    /// Formats the line without a line break at its end. If the message has several lines, each further one begins with
+    /// a tab, as no other line does; JSON has no line breaks.
     pub fn print(&self, format: Format, reference_key: &str, has_prefix: bool) -> String {
         let prefix = self.prefix(has_prefix);
         match format {
@@ -65,7 +65,10 @@ impl Line {
                 let (hour, minute, second) = (time.hour(), time.minute(), time.second());
                 let (logger, level, text) = (&self.logger, level_name(self.level), self.text());
                 let mut line = String::with_capacity(64 + prefix.len() + text.len());
-                let _ = write!(line, "[{date} {hour:02}:{minute:02}:{second:02},{milliseconds:03}] {logger:<20.20} [{level:<8.8}] ");
+                let _ = write!(
+                    line,
+                    "[{date} {hour:02}:{minute:02}:{second:02},{milliseconds:03}] {logger:<20.20} [{level:<8.8}] "
+                );
                 line + &prefix + &text
             }
             Format::Json => self.json(reference_key, has_prefix),
@@ -96,7 +99,12 @@ impl Line {
         if !has_colours {
             return format!("{time} {prefix}{text}");
         }
-        format!("{} {}{}", Style::Dim.paint(&time), Style::Dim.paint(prefix), Style::of(self.level, &self.message).paint(&text))
+        format!(
+            "{} {}{}",
+            Style::Dim.paint(&time),
+            Style::Dim.paint(prefix),
+            Style::of(self.level, &self.message).paint(&text)
+        )
     }
 
     /// Returns the message and the fields for terminals.
@@ -244,7 +252,11 @@ mod tests {
             namespace: Some(text()),
             revision: Some(text()),
         };
-        Line { message: text(), fields: Map::from_iter([("error".to_owned(), Value::String(text()))]), ..line(Some(object)) }
+        Line {
+            message: text(),
+            fields: Map::from_iter([("error".to_owned(), Value::String(text()))]),
+            ..line(Some(object))
+        }
     }
 
     #[test]
@@ -257,7 +269,8 @@ mod tests {
                     let (first, further) = printed.split_once('\n').unwrap_or((&printed, ""));
                     assert!(!first.contains(visible::is_hidden), "{format:?} shows {first:?}");
                     for line in further.split('\n').filter(|_| printed.contains('\n')) {
-                        let rest = line.strip_prefix('\t').unwrap_or_else(|| panic!("{format:?} has the line {line:?}"));
+                        let rest =
+                            line.strip_prefix('\t').unwrap_or_else(|| panic!("{format:?} has the line {line:?}"));
                         assert!(!rest.contains(visible::is_hidden), "{format:?} shows {rest:?}");
                     }
                 }
@@ -289,7 +302,8 @@ mod tests {
         for text in HOSTILE {
             let line = hostile(text);
             let printed = line.change_log(&line.prefix(true), true, Some(DEFAULT_WIDTH));
-            let without_colours = printed.replace("\u{1b}[2m", "").replace("\u{1b}[33m", "").replace("\u{1b}[0m", "").replace("\n\t", "");
+            let without_colours =
+                printed.replace("\u{1b}[2m", "").replace("\u{1b}[33m", "").replace("\u{1b}[0m", "").replace("\n\t", "");
             assert!(!without_colours.contains(visible::is_hidden), "{without_colours:?}");
         }
     }
@@ -298,8 +312,12 @@ mod tests {
     fn further_lines_of_a_message_are_indented() {
         let two = Line { message: "Handler 'f' failed.\n  --> f (x.rhai:1:2)".to_owned(), ..line(Some(reference())) };
         assert_eq!(two.print(Format::Plain, "object", true), "[ns/p] Handler 'f' failed.\n\t  --> f (x.rhai:1:2)");
-        assert!(two.print(Format::Full, "object", true).ends_with("] [ns/p] Handler 'f' failed.\n\t  --> f (x.rhai:1:2)"));
-        assert!(two.print(Format::Json, "object", true).contains(r#""[ns/p] Handler 'f' failed.\n  --> f (x.rhai:1:2)""#));
+        assert!(
+            two.print(Format::Full, "object", true).ends_with("] [ns/p] Handler 'f' failed.\n\t  --> f (x.rhai:1:2)")
+        );
+        assert!(
+            two.print(Format::Json, "object", true).contains(r#""[ns/p] Handler 'f' failed.\n  --> f (x.rhai:1:2)""#)
+        );
     }
 
     #[test]

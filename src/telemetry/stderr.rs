@@ -38,8 +38,8 @@ pub(crate) fn start(notice: impl Fn(u64) -> String + Send + 'static) {
     }
 }
 
-/// Returns how to write to the stream without waiting. Pipes can be asked to accept as much as they have space for, since Linux 6.5;
-/// regular files have no reader to wait for. Terminals and sockets have none.
+/// Returns how to write to the stream without waiting. Pipes can be asked to accept as much as they have space for,
+/// since Linux 6.5; regular files have no reader to wait for. Terminals and sockets have none.
 fn write_at_once(stream: File) -> Option<WriteAtOnce> {
     let file_type = stream.metadata().ok()?.file_type();
     if file_type.is_fifo() {
@@ -53,7 +53,9 @@ fn write_at_once(stream: File) -> Option<WriteAtOnce> {
 fn write_to_pipe_at_once(stream: File) -> Option<WriteAtOnce> {
     /// Stands for the current position.
     const NO_OFFSET: u64 = u64::MAX;
-    Some(Box::new(move |text| Ok(rustix::io::pwritev2(&stream, &[IoSlice::new(text)], NO_OFFSET, ReadWriteFlags::NOWAIT)?)))
+    Some(Box::new(move |text| {
+        Ok(rustix::io::pwritev2(&stream, &[IoSlice::new(text)], NO_OFFSET, ReadWriteFlags::NOWAIT)?)
+    }))
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -65,7 +67,8 @@ fn write_to_pipe_at_once(_stream: File) -> Option<WriteAtOnce> {
 fn panic_report(panic: &std::panic::PanicHookInfo<'_>) -> String {
     let thread = std::thread::current();
     let backtrace = Backtrace::capture();
-    let backtrace = if backtrace.status() == BacktraceStatus::Captured { format!("{backtrace}\n") } else { String::new() };
+    let backtrace =
+        if backtrace.status() == BacktraceStatus::Captured { format!("{backtrace}\n") } else { String::new() };
     let report = format!("thread '{}' {panic}\n{backtrace}", thread.name().unwrap_or("unnamed"));
     // The message may have been made from the data of objects.
     visible::lines(credentials::hidden(report.trim_end()).as_ref(), CONTINUATION).into_owned() + "\n"

@@ -1,5 +1,6 @@
-//! Writes log lines so that a slow or stopped reader does not delay the engine: a thread of its own waits for the reader. Lines that the
-//! stream accepts at once are written by the thread that logs them, before it blocks: waking another thread costs more than the write.
+//! Writes log lines so that a slow or stopped reader does not delay the engine: a thread of its own waits for the
+//! reader. Lines that the stream accepts at once are written by the thread that logs them, before it blocks: waking
+//! another thread costs more than the write.
 
 use std::cell::Cell;
 use std::io::{ErrorKind, Write};
@@ -26,8 +27,8 @@ thread_local! {
     static ANNOUNCES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Promises that this thread calls [`Writer::announce`] before it blocks: the lines up to then are written together, with one wake-up of
-/// the writer instead of one for each.
+/// Promises that this thread calls [`Writer::announce`] before it blocks: the lines up to then are written together,
+/// with one wake-up of the writer instead of one for each.
 pub(crate) fn batch_lines_of_this_thread() {
     ANNOUNCES.set(true);
 }
@@ -41,8 +42,8 @@ pub struct FlushLimits {
     pub total: Duration,
 }
 
-/// Writes to the stream without waiting, as much as it accepts. Fails with [`ErrorKind::WouldBlock`] if that is nothing; after other errors
-/// it is not called again.
+/// Writes to the stream without waiting, as much as it accepts. Fails with [`ErrorKind::WouldBlock`] if that is
+/// nothing; after other errors it is not called again.
 pub(super) type WriteAtOnce = Box<dyn Fn(&[u8]) -> std::io::Result<usize> + Send + Sync>;
 
 /// A handle to the writer thread. Cheap to clone.
@@ -107,7 +108,8 @@ impl Writer {
         }
     }
 
-    /// Writes the lines that the writer was not yet notified of, or notifies it of those that the stream does not accept at once.
+    /// Writes the lines that the writer was not yet notified of, or notifies it of those that the stream does not
+    /// accept at once.
     pub(crate) fn announce(&self) {
         if self.shared.is_unannounced.swap(false, Ordering::Relaxed) && !self.shared.write_pending_at_once() {
             self.shared.arrived.notify_one();
@@ -254,7 +256,8 @@ mod tests {
         assert_eq!(received.recv_timeout(Duration::from_secs(20)).unwrap(), "c\n");
     }
 
-    /// A writer whose stream accepts `accepted` bytes at once, and the texts that are written at once and by its thread.
+    /// A writer whose stream accepts `accepted` bytes at once, and the texts that are written at once and by its
+    /// thread.
     fn start_accepting(accepted: std::io::Result<usize>) -> (Writer, Receiver<String>, Receiver<String>) {
         let (sender, by_thread) = std::sync::mpsc::channel();
         let (at_once_sender, at_once) = std::sync::mpsc::channel();
@@ -272,7 +275,8 @@ mod tests {
                 Err(error) => Err(error.kind().into()),
             }
         };
-        let writer = Writer::start(Recorder(sender), Some(Box::new(write)), |dropped| format!("{dropped} dropped\n")).unwrap();
+        let writer =
+            Writer::start(Recorder(sender), Some(Box::new(write)), |dropped| format!("{dropped} dropped\n")).unwrap();
         (writer, at_once, by_thread)
     }
 

@@ -1,4 +1,5 @@
-//! The environment of the cases: the embedded server, a real one, and for each case a namespace on both and a directory.
+//! The environment of the cases: the embedded server, a real one, and for each case a namespace on both and a
+//! directory.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -128,7 +129,8 @@ impl TestServers {
         Some(&DIFFERENCES[number].excuse)
     }
 
-    /// Prints the differences that occurred, and the listed ones that did not although their cases ran, which are errors.
+    /// Prints the differences that occurred, and the listed ones that did not although their cases ran, which are
+    /// errors.
     pub(crate) fn print_differences(&self, titles: &[String]) -> bool {
         let met = self.differences.lock().expect("no thread panics while holding the differences");
         let mut is_any_in_vain = false;
@@ -203,16 +205,20 @@ impl<'w> CaseContext<'w> {
     /// Writes a file of the case, and returns its path.
     pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.directory.join(name);
-        fs::create_dir_all(path.parent().expect("a file is in a directory")).expect("a directory of the case can be made");
+        fs::create_dir_all(path.parent().expect("a file is in a directory"))
+            .expect("a directory of the case can be made");
         fs::write(&path, text).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
         path
     }
 
     /// Returns the path of a collection in the namespace of the case, such as `configmaps` or `apps/v1/deployments`.
     pub(crate) fn path(&self, place: &str) -> String {
-        let is_version = |part: &str| part.starts_with('v') && part[1..].starts_with(|sign: char| sign.is_ascii_digit());
+        let is_version =
+            |part: &str| part.starts_with('v') && part[1..].starts_with(|sign: char| sign.is_ascii_digit());
         match place.splitn(3, '/').collect::<Vec<_>>()[..] {
-            [group, version, rest] if is_version(version) => format!("/apis/{group}/{version}/namespaces/{}/{rest}", self.namespace),
+            [group, version, rest] if is_version(version) => {
+                format!("/apis/{group}/{version}/namespaces/{}/{rest}", self.namespace)
+            }
             _ => format!("/api/v1/namespaces/{}/{place}", self.namespace),
         }
     }
@@ -221,7 +227,8 @@ impl<'w> CaseContext<'w> {
     pub(crate) fn object(&self, place: &str) -> Value {
         let path = self.path(place);
         let [embedded, real] = self.servers.servers().each_ref().map(|server| server.client.get(&path));
-        let [mut ours, mut theirs] = [&embedded, &real].map(|object| object.as_ref().map(normal::object).unwrap_or_default());
+        let [mut ours, mut theirs] =
+            [&embedded, &real].map(|object| object.as_ref().map(normal::object).unwrap_or_default());
         if ours != theirs {
             let excuse = self.servers.excuse(&self.title, place).cloned().unwrap_or_default();
             (ours, theirs) = (excuse.without_fields(&ours), excuse.without_fields(&theirs));
@@ -264,8 +271,11 @@ pub(crate) fn compare(embedded: &str, real: &str) -> String {
     let mut common = vec![vec![0_u32; theirs.len() + 1]; ours.len() + 1];
     for (at, line) in ours.iter().enumerate().rev() {
         for (other_at, other) in theirs.iter().enumerate().rev() {
-            common[at][other_at] =
-                if line == other { common[at + 1][other_at + 1] + 1 } else { common[at + 1][other_at].max(common[at][other_at + 1]) };
+            common[at][other_at] = if line == other {
+                common[at + 1][other_at + 1] + 1
+            } else {
+                common[at + 1][other_at].max(common[at][other_at + 1])
+            };
         }
     }
     let (mut at, mut other_at, mut shown, mut before) = (0, 0, String::new(), None);
@@ -289,8 +299,9 @@ pub(crate) fn compare(embedded: &str, real: &str) -> String {
 }
 
 fn define(server: &Server) {
-    let definition: Value = serde_json::to_value(serde_saphyr::from_str::<Value>(DEFINITION).expect("the definition is YAML"))
-        .expect("the definition can be written as JSON");
+    let definition: Value =
+        serde_json::to_value(serde_saphyr::from_str::<Value>(DEFINITION).expect("the definition is YAML"))
+            .expect("the definition can be written as JSON");
     let collection = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     server.client.create(collection, &definition);
     let is_established = |object: &Value| {

@@ -1,5 +1,5 @@
-//! Allowed differences between the embedded API server and a real one, with directions and reasons, in `differences.yaml`. A listed difference
-//! that does not occur fails the suite.
+//! Allowed differences between the embedded API server and a real one, with directions and reasons, in
+//! `differences.yaml`. A listed difference that does not occur fails the suite.
 
 use std::sync::LazyLock;
 
@@ -46,7 +46,9 @@ impl Difference {
         let says_missing = !self.excuse.missing().is_empty();
         let of_direction = match (is_refusal, says_missing) {
             (true, false) => Some("an entry of the direction refuses-valid lists what is not served in `missing`"),
-            (false, true) => Some("an entry with `missing` has the direction refuses-valid: the embedded server does not serve it"),
+            (false, true) => {
+                Some("an entry with `missing` has the direction refuses-valid: the embedded server does not serve it")
+            }
             _ => None,
         };
         let no_reason = self.reason.trim().is_empty().then_some("it has no reason");

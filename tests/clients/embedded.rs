@@ -33,11 +33,19 @@ impl Embedded {
     }
 
     /// Starts a server whose watches end in all possible ways, one after the other, before they continue undisturbed.
-    pub(crate) fn start_with_broken_watches(program: &Path, directory: &Path, runtime: &Arc<Runtime>, resource: &str) -> Self {
+    pub(crate) fn start_with_broken_watches(
+        program: &Path,
+        directory: &Path,
+        runtime: &Arc<Runtime>,
+        resource: &str,
+    ) -> Self {
         let server = Self::launch(program, directory, runtime, &["--control".into()]);
         let drops = ["clean", "rst", "mid-line"].map(|how| json!({"watchDrop": {"afterMs": 400, "how": how}}));
-        let ends =
-            [json!({"watchExpire": {"how": "event"}}), json!({"watchExpire": {"how": "http"}}), json!({"watchError": {"code": 500}})];
+        let ends = [
+            json!({"watchExpire": {"how": "event"}}),
+            json!({"watchExpire": {"how": "http"}}),
+            json!({"watchError": {"code": 500}}),
+        ];
         for action in drops.into_iter().chain(ends) {
             let rule = json!({"match": {"verb": "watch", "resource": resource}, "times": 1, "action": action});
             server.client().create("/_dev/faults", &rule);
@@ -94,7 +102,8 @@ impl Embedded {
     }
 
     fn wait_until_ready(&self) {
-        // The kubeconfig is written when the socket is open; that of an earlier start is overwritten before the line is printed.
+        // The kubeconfig is written when the socket is open; that of an earlier start is overwritten before the line is
+        // printed.
         let ready = || self.process.log().lines().filter(|line| line.contains("listens on")).count();
         eventually("the embedded server listens", TIMEOUT, || {
             self.process.expect_running();
@@ -115,6 +124,10 @@ fn spawn(program: &Path, directory: &Path, arguments: &[OsString], port: u16) ->
     // A restart begins a new log, so that its line can be awaited.
     drop(fs::rename(&log, directory.join("server-before.log")));
     let mut command = Command::new(program);
-    command.args(["apiserver", &format!("--port={port}")]).arg("--kubeconfig-out").arg(directory.join("kubeconfig")).args(arguments);
+    command
+        .args(["apiserver", &format!("--port={port}")])
+        .arg("--kubeconfig-out")
+        .arg(directory.join("kubeconfig"))
+        .args(arguments);
     Process::start("kopfd apiserver", &mut command, &log)
 }

@@ -4,7 +4,8 @@ use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Lines that no pattern may match: a pattern for any line would excuse a whole output, and the way in which a command ends is always compared.
+/// Lines that no pattern may match: a pattern for any line would excuse a whole output, and the way in which a command
+/// ends is always compared.
 const COMPARED_LINES: [&str; 4] = ["Any line of any output, whatever it says: 1.", "exit 0", "exit 1", "-- errors"];
 
 /// The allowed differences of a command's output, or of an object.
@@ -13,7 +14,8 @@ const COMPARED_LINES: [&str; 4] = ["Any line of any output, whatever it says: 1.
 pub(crate) struct Excuse {
     /// Patterns of lines that either side may have.
     lines: Vec<String>,
-    /// Patterns of lines above a text that may differ: the indented lines that follow, and the empty lines at their end.
+    /// Patterns of lines above a text that may differ: the indented lines that follow, and the empty lines at their
+    /// end.
     texts: Vec<String>,
     /// Patterns of parts of lines that may differ.
     parts: Vec<String>,
@@ -79,7 +81,8 @@ impl Excuse {
         let (lines, texts, parts) = (compiled(&self.lines), compiled(&self.texts), compiled(&self.parts));
         let output = self.without_json_fields(output);
         let kept = without_texts(&output, &texts).into_iter().filter(|line| !fits(&lines, line));
-        kept.map(|line| parts.iter().fold(line.to_owned(), |line, part| part.replace_all(&line, "…").into_owned())).collect()
+        kept.map(|line| parts.iter().fold(line.to_owned(), |line, part| part.replace_all(&line, "…").into_owned()))
+            .collect()
     }
 
     /// Removes fields of an object between the exit code and the error output.

@@ -33,7 +33,8 @@ fn a_difference_elsewhere_in_the_same_output_is_found() {
 
     let fields = excuse(json!({"fields": ["/serverVersion/gitVersion", "/items/*/hash"]}));
     let output = |version: &str, major: &str, hash: u8| {
-        let value = json!({"serverVersion": {"gitVersion": version, "major": major}, "items": [{"hash": hash, "name": "a"}]});
+        let value =
+            json!({"serverVersion": {"gitVersion": version, "major": major}, "items": [{"hash": hash, "name": "a"}]});
         format!("exit 0\n{}\n\n-- errors\n", serde_json::to_string_pretty(&value).unwrap())
     };
     assert!(fields.covers(&output("v1.36.3", "1", 1), &output("v1.36.0", "1", 2)));
@@ -46,8 +47,7 @@ fn a_difference_elsewhere_in_the_same_output_is_found() {
 #[test]
 fn only_the_texts_below_named_lines_may_differ() {
     let texts = excuse(json!({"texts": ["^DESCRIPTION:$", "^ (kind|spec) <"]}));
-    let output =
-        "KIND: Pod\n\nDESCRIPTION:\n <empty>\nFIELDS:\n kind <string>\n Short.\n\n mode <string>\n enum: a, b\n How.\n\n\n-- errors\n";
+    let output = "KIND: Pod\n\nDESCRIPTION:\n <empty>\nFIELDS:\n kind <string>\n Short.\n\n mode <string>\n enum: a, b\n How.\n\n\n-- errors\n";
     let real = output.replace(" <empty>\n", " A longer\n text.\n\n").replace(" Short.\n", " A text\n in two lines.\n");
     assert!(texts.covers(output, &real));
     for (part, other) in [
@@ -80,7 +80,10 @@ fn a_whole_output_cannot_be_excused() {
         assert!(mistake(json!({"lines": [pattern]})).is_some(), "{pattern}");
     }
     for pattern in ["^exit ", r"\d$", "^--", "errors"] {
-        assert!(mistake(json!({"lines": [pattern]})).is_some(), "{pattern}: the way in which a command ends is compared");
+        assert!(
+            mistake(json!({"lines": [pattern]})).is_some(),
+            "{pattern}: the way in which a command ends is compared"
+        );
     }
     assert!(mistake(json!({"missing": [".*"]})).is_some());
     assert!(mistake(json!({"texts": [".*"]})).is_some());
@@ -91,7 +94,9 @@ fn a_whole_output_cannot_be_excused() {
 
 #[test]
 fn every_difference_of_the_clients_has_its_direction() {
-    let entry = |rest: &str| differences::parse(&format!("[{{case: a, command: get pods, reason: None., {rest}}}]")).map(|_| ());
+    let entry = |rest: &str| {
+        differences::parse(&format!("[{{case: a, command: get pods, reason: None., {rest}}}]")).map(|_| ())
+    };
     assert_eq!(entry("direction: answers-otherwise, fields: [/a]"), Ok(()));
     assert_eq!(entry("direction: accepts-refused, lines: ['^a ']"), Ok(()));
     assert_eq!(entry("direction: refuses-valid, missing: ['^a ']"), Ok(()));
@@ -120,9 +125,11 @@ fn resources_that_are_not_served_are_in_the_documentation() {
     let page = include_str!("../../docs/apiserver-differences.md");
     let (_, section) = page.split_once("## Valid requests that it rejects\n").unwrap();
     let lines = section.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with("* "));
-    let documented: BTreeSet<String> = lines.flat_map(|line| line.split('`').skip(1).step_by(2)).map(str::to_owned).collect();
+    let documented: BTreeSet<String> =
+        lines.flat_map(|line| line.split('`').skip(1).step_by(2)).map(str::to_owned).collect();
     let refusals = DIFFERENCES.iter().filter(|one| one.direction == Direction::RefusesValid);
     let patterns = refusals.flat_map(|one| one.excuse.missing());
-    let listed: BTreeSet<String> = patterns.map(|pattern| pattern.trim_matches(['^', '$', ' ']).replace('\\', "")).collect();
+    let listed: BTreeSet<String> =
+        patterns.map(|pattern| pattern.trim_matches(['^', '$', ' ']).replace('\\', "")).collect();
     assert_eq!(documented, listed);
 }

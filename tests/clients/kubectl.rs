@@ -93,7 +93,11 @@ impl<'w> CaseContext<'w> {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let processes = self.servers().servers().each_ref().map(|server| {
             let log = self.directory.join(format!("kubectl-{number}-{}.log", server.title));
-            Process::start("kubectl", &mut self.prepared(Command::new(&self.servers().tools().kubernetes), server, command), &log)
+            Process::start(
+                "kubectl",
+                &mut self.prepared(Command::new(&self.servers().tools().kubernetes), server, command),
+                &log,
+            )
         });
         Running { context: self, command: command.to_owned(), processes }
     }
@@ -107,7 +111,8 @@ impl<'w> CaseContext<'w> {
             (output(&mut ours, input), other.join().expect("kubectl can be waited for"))
         });
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let [ours, theirs] = [ours, theirs].map(|output| (text(&output.stdout), text(&output.stderr), output.status.code()));
+        let [ours, theirs] =
+            [ours, theirs].map(|output| (text(&output.stdout), text(&output.stderr), output.status.code()));
         let shown = |(stdout, stderr, code): &(String, String, Option<i32>)| {
             let stdout = normal::output(stdout);
             normal::text(&format!("exit {}\n{stdout}\n-- errors\n{stderr}", code.unwrap_or(-1)))
@@ -125,7 +130,9 @@ impl<'w> CaseContext<'w> {
             self.mismatch(format!("kubectl {command}\n{}", compare(ours, theirs)));
         }
         if let Some(pattern) = excuse.and_then(|excuse| excuse.unused(ours, theirs)) {
-            self.mismatch(format!("kubectl {command}: {pattern:?} is listed as missing, but both servers have it, or none"));
+            self.mismatch(format!(
+                "kubectl {command}: {pattern:?} is listed as missing, but both servers have it, or none"
+            ));
         }
     }
 

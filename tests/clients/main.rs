@@ -1,8 +1,8 @@
 //! Unmodified clients against the embedded API server: kubectl, the Python client, kopf, kube-rs, and Go's informers.
 //!
-//! `tests/clients/run` builds the requirements and starts this. Every case also runs with a real API server: commands of kubectl must give
-//! the same output on both, and programs must pass on both, so that no case requires behaviour that Kubernetes does not have.
-//! `differences.yaml` lists the allowed differences with reasons.
+//! `tests/clients/run` builds the requirements and starts this. Every case also runs with a real API server: commands
+//! of kubectl must give the same output on both, and programs must pass on both, so that no case requires behaviour
+//! that Kubernetes does not have. `differences.yaml` lists the allowed differences with reasons.
 
 #![expect(clippy::print_stdout, reason = "this is a command of its own that prints its progress")]
 

@@ -39,7 +39,10 @@ pub(crate) fn text(text: &str) -> String {
 /// Returns the output of a command; JSON is normalized as an object.
 pub(crate) fn output(printed: &str) -> String {
     let parsed = serde_json::from_str(printed).ok().filter(Value::is_object);
-    parsed.map_or_else(|| printed.to_owned(), |value| serde_json::to_string_pretty(&object(&value)).expect("JSON can be written"))
+    parsed.map_or_else(
+        || printed.to_owned(),
+        |value| serde_json::to_string_pretty(&object(&value)).expect("JSON can be written"),
+    )
 }
 
 /// Returns an object without values that differ between servers.
@@ -50,9 +53,8 @@ pub(crate) fn object(value: &Value) -> Value {
             let is_dated = members.contains_key("fieldsType");
             let members = members.iter().filter(|(name, _)| !(is_dated && *name == "time")).map(|(name, member)| {
                 let member = match name.as_str() {
-                    "uid" | "resourceVersion" | "creationTimestamp" | "deletionTimestamp" | "clusterIP" | "clusterIPs" | "continue" => {
-                        Value::from("any")
-                    }
+                    "uid" | "resourceVersion" | "creationTimestamp" | "deletionTimestamp" | "clusterIP"
+                    | "clusterIPs" | "continue" => Value::from("any"),
                     _ => object(member),
                 };
                 (name.clone(), member)
@@ -63,7 +65,9 @@ pub(crate) fn object(value: &Value) -> Value {
             let mut items: Vec<Value> = items.iter().map(object).collect();
             // Writes in the same second are ordered by manager, others by time.
             if items.iter().all(|item| item["fieldsType"].is_string()) {
-                items.sort_by_key(|item| ["operation", "manager", "subresource", "apiVersion"].map(|key| item[key].to_string()));
+                items.sort_by_key(|item| {
+                    ["operation", "manager", "subresource", "apiVersion"].map(|key| item[key].to_string())
+                });
             }
             Value::Array(items)
         }

@@ -1,6 +1,7 @@
 //! Splits a command line into its words, as a shell would.
 
-/// Returns the words of a command line. Single and double quotes keep spaces; other special characters are not supported.
+/// Returns the words of a command line. Single and double quotes keep spaces; other special characters are not
+/// supported.
 pub(crate) fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for sign in line.chars() {

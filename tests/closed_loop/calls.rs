@@ -1,15 +1,15 @@
 //! The number of handler calls: no attempt is repeated unless its end was lost, or another change followed.
 //!
-//! In kopf, the end of an attempt is stored with the patch of its cycle, and a cycle gets the object from its event. So an attempt can be
-//! repeated for the same essence in only three cases:
+//! In kopf, the end of an attempt is stored with the patch of its cycle, and a cycle gets the object from its event. So
+//! an attempt can be repeated for the same essence in only three cases:
 //!
 //! 1. The operator ended between the call and the answer to the last request of the cycle.
-//! 2. A request of the cycle was refused. In this case the operator does not wait for the events of earlier requests of the same cycle: an
-//!    older event may still be processed.
+//! 2. A request of the cycle was refused. In this case the operator does not wait for the events of earlier requests of
+//!    the same cycle: an older event may still be processed.
 //! 3. An event without the own patch arrived after the consistency timeout. The worlds of the closed loop are faster.
 //!
-//! Update handlers are also called again for each cause, which begins with another essence than the handled one. Creations and deletions
-//! begin once in the life of an object, and resumptions once in each operator run.
+//! Update handlers are also called again for each cause, which begins with another essence than the handled one.
+//! Creations and deletions begin once in the life of an object, and resumptions once in each operator run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,7 +38,8 @@ fn handled(object: &Value) -> Option<Value> {
 struct View<'a> {
     /// The object of the current event.
     seen: Option<&'a Value>,
-    /// The minimum version of the object: that of the list at the start, or of the last patch whose requests were all answered.
+    /// The minimum version of the object: that of the list at the start, or of the last patch whose requests were all
+    /// answered.
     least: Option<u64>,
     /// The resulting version of the cycle's requests; `None` if one of them was refused.
     written: Option<u64>,
@@ -60,14 +61,21 @@ impl<'a> View<'a> {
     }
 }
 
-/// Checks that every call is due for the object that the operator sees, and that this object includes its own last patch.
+/// Checks that every call is due for the object that the operator sees, and that this object includes its own last
+/// patch.
 pub(crate) fn check_views(entries: &[Entry]) -> Result<(), TestCaseError> {
     let mut view = View::default();
     for entry in entries {
         view.follow(entry);
         let Some(id) = entry.shown.get("call").and_then(Value::as_str) else { continue };
         let seen = view.seen.unwrap_or(&Value::Null);
-        prop_assert!(version(seen) >= view.least, "{} was called for version {:?} after {:?}", id, version(seen), view.least);
+        prop_assert!(
+            version(seen) >= view.least,
+            "{} was called for version {:?} after {:?}",
+            id,
+            version(seen),
+            view.least
+        );
         let record = record(seen, id).unwrap_or_else(|| json!({"retries": 0}));
         let is_finished = record["success"] == true || record["failure"] == true;
         prop_assert!(!is_finished, "{} was called though it had finished: {}", id, seen);
@@ -92,15 +100,21 @@ pub(crate) fn check_repetitions(entries: &[Entry]) -> Result<(), TestCaseError> 
         let retry = entry.shown["retry"].as_u64().unwrap_or_default();
         let Some(before) = attempts.insert((id, retry), place) else { continue };
         let is_allowed = |entry: &Entry| is_loss(entry) || (id.starts_with("update") && is_end(entry));
-        prop_assert!(entries[before..place].iter().any(is_allowed), "{}#{} was called twice, and nothing was lost", id, retry);
+        prop_assert!(
+            entries[before..place].iter().any(is_allowed),
+            "{}#{} was called twice, and nothing was lost",
+            id,
+            retry
+        );
     }
     Ok(())
 }
 
-/// Runs an operator twice with two handlers for each cause: in each run the status changes, and then the essence. The operator has a
-/// defect, injected at its start, or before the status changes.
+/// Runs an operator twice with two handlers for each cause: in each run the status changes, and then the essence. The
+/// operator has a defect, injected at its start, or before the status changes.
 fn entries_of(at_start: impl Fn(&Scene), later: impl Fn(&Scene)) -> Vec<Entry> {
-    let handlers = ["create", "update", "resume"].map(|on| [0, 1].map(|index| json!({"on": on, "id": format!("{on}{index}")})));
+    let handlers =
+        ["create", "update", "resume"].map(|on| [0, 1].map(|index| json!({"on": on, "id": format!("{on}{index}")})));
     let input = json!({"handlers": handlers.concat(), "event_latency": 0.3});
     let pause = || tokio::time::sleep(Duration::from_secs(10));
     in_virtual_time(async {

@@ -30,7 +30,8 @@ fn a_function_that_met_a_conflict_is_applied_before_the_next_handler_is_called()
         "fail_requests": [{"nth": 2, "status": 422}],
     }));
     let calls = scene.world.timeline.with("call");
-    let seen: Vec<_> = calls.iter().map(|call| (call.shown["call"].as_str().unwrap(), &call.shown["new"]["spec"])).collect();
+    let seen: Vec<_> =
+        calls.iter().map(|call| (call.shown["call"].as_str().unwrap(), &call.shown["new"]["spec"])).collect();
     assert_eq!(seen, [("a", &json!({"x": 0})), ("b", &json!({"x": 0, "y": 1}))]);
     assert_eq!(scene.world.server.object()["spec"]["y"], 1);
 }
@@ -78,8 +79,11 @@ fn events_of_own_patches_at_the_end_of_a_cause_are_not_read_unless_states_are_fo
 
 #[test]
 fn every_event_leads_to_one_decision() {
-    let scene = played(&json!({"handlers": [{"on": "create", "id": "a", "script": [{"temporary": "wait", "delay": 5}, {}]}], "until": 60}));
-    let seconds: Vec<Vec<u64>> = scene.world.delays.lock().iter().map(|delays| delays.iter().map(Duration::as_secs).collect()).collect();
+    let scene = played(
+        &json!({"handlers": [{"on": "create", "id": "a", "script": [{"temporary": "wait", "delay": 5}, {}]}], "until": 60}),
+    );
+    let seconds: Vec<Vec<u64>> =
+        scene.world.delays.lock().iter().map(|delays| delays.iter().map(Duration::as_secs).collect()).collect();
     let events = scene.world.timeline.with("event").len();
     assert_eq!(seconds, [vec![5], vec![5], vec![], vec![]]);
     assert_eq!(events, seconds.len());
@@ -101,7 +105,10 @@ fn long_sleeps_are_cut_and_say_so() {
         let script = json!([{"temporary": "wait", "delay": delay}, {}]);
         let scene = played(&json!({"handlers": [{"on": "create", "id": "a", "script": script}], "until": 60}));
         let lines = scene.world.timeline.logs();
-        lines.iter().filter_map(|line| line[1].as_str()?.strip_prefix("Sleeping for ").map(str::to_owned)).collect::<Vec<_>>()
+        lines
+            .iter()
+            .filter_map(|line| line[1].as_str()?.strip_prefix("Sleeping for ").map(str::to_owned))
+            .collect::<Vec<_>>()
     };
     assert_eq!(sleeps(600), ["600.0 seconds for the delayed handlers."]);
     assert_eq!(sleeps(601), ["601.0 (capped 600) seconds for the delayed handlers."]);

@@ -66,7 +66,8 @@ fn an_object_without_a_handler_is_remembered_until_it_is_gone_and_gets_no_worker
     assert!(noticed(EventKind::Listed) && !noticed(EventKind::Added));
 }
 
-/// Begins a handler that takes five seconds, and acts after the first of them. Returns how many patches were sent in the next minute.
+/// Begins a handler that takes five seconds, and acts after the first of them. Returns how many patches were sent in
+/// the next minute.
 async fn patches_after(scene: &Scene, kind: &Arc<Kind<ScriptedWorld>>, act: impl AsyncFnOnce()) -> usize {
     let mut sink = KindSink::new(Arc::clone(kind));
     see(scene, &mut sink, EventKind::Added).await;
@@ -155,11 +156,12 @@ fn workers_that_sleep_until_a_retry_do_not_hold_up_the_end() {
     });
 }
 
-/// Lets many objects come at once, whose handlers take an hour. Returns after what time each handler was called, and how long the watch was
-/// held up.
+/// Lets many objects come at once, whose handlers take an hour. Returns after what time each handler was called, and
+/// how long the watch was held up.
 fn called_at(count: usize, worker_limit: Option<usize>) -> (Vec<Duration>, Duration) {
     in_virtual_time(async {
-        // The clock of a scene that is created outside of the runtime begins in real time, earlier than the virtual time.
+        // The clock of a scene that is created outside of the runtime begins in real time, earlier than the virtual
+        // time.
         let scene = scene(json!({"on": "event", "id": "a", "script": [{"takes": 3600}]}));
         let kind = Arc::new(limited_kind(&scene, worker_limit));
         let mut sink = KindSink::new(Arc::clone(&kind));
@@ -202,7 +204,11 @@ fn a_worker_waits_for_the_event_of_its_own_patch_for_the_idle_timeout() {
     for idle in [3, 20] {
         let scene = scene(json!({"on": "create", "id": "a"}));
         let (idle_timeout, consistency_timeout) = (Duration::from_secs(idle), Duration::from_secs(1));
-        let kind = Arc::new(kind_with(&scene, WorkerSettings { idle_timeout, consistency_timeout, ..WorkerSettings::default() }, None));
+        let kind = Arc::new(kind_with(
+            &scene,
+            WorkerSettings { idle_timeout, consistency_timeout, ..WorkerSettings::default() },
+            None,
+        ));
         in_virtual_time(async {
             let mut sink = KindSink::new(Arc::clone(&kind));
             see(&scene, &mut sink, EventKind::Added).await;

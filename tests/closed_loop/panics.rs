@@ -1,4 +1,5 @@
-//! Panics at every point of a worker and of its watch: the object is never lost, each panic is reported once, and there is no endless loop.
+//! Panics at every point of a worker and of its watch: the object is never lost, each panic is reported once, and there
+//! is no endless loop.
 
 mod scenes;
 mod watched;
@@ -13,8 +14,8 @@ use futures::future::BoxFuture;
 use kopfd::cluster::{Applied, Confirmation, Seen, Sink as _};
 use kopfd::engines::events::LogSink;
 use kopfd::engines::{
-    Background, Effects, EngineEvent, Environment, Error, EventSink, EventStream, IndexEvent, Indexing, ObjectEvent, Patcher, Readiness,
-    Scripts,
+    Background, Effects, EngineEvent, Environment, Error, EventSink, EventStream, IndexEvent, Indexing, ObjectEvent,
+    Patcher, Readiness, Scripts,
 };
 use kopfd::handling::Handler;
 use kopfd::handling::spawning::BackgroundDemand;
@@ -60,7 +61,8 @@ enum Panics {
     Cancelled,
 }
 
-/// Counts a call of the world, and panics if it is selected. The panic hook is not run: the test's output stays readable.
+/// Counts a call of the world, and panics if it is selected. The panic hook is not run: the test's output stays
+/// readable.
 fn point(name: &'static str) {
     let number = CALLS.get();
     CALLS.set(number + 1);
@@ -220,7 +222,9 @@ impl EventSink for PanickingSink {
             EngineEvent::OperatorPaused { .. } | EngineEvent::OperatorResumed => "pause",
             EngineEvent::LoopBegan { .. } | EngineEvent::LoopEnded { .. } => "loop",
             EngineEvent::IndexFunctionJudged { .. } => "indexed",
-            EngineEvent::ActivityCalled { .. } | EngineEvent::ActivityJudged { .. } | EngineEvent::ActivityEnded { .. } => "activity",
+            EngineEvent::ActivityCalled { .. }
+            | EngineEvent::ActivityJudged { .. }
+            | EngineEvent::ActivityEnded { .. } => "activity",
             EngineEvent::ScheduleStarted { .. }
             | EngineEvent::ScheduleCalled { .. }
             | EngineEvent::ScheduleJudged { .. }
@@ -298,7 +302,8 @@ fn repeated_panics_are_throttled_and_the_object_is_handled_afterwards() {
             let fewest = usize::from(!["forget", "forgotten", "unindex"].contains(&point));
             // In ten minutes, the delays of 1, 1, 2, 3, 5 … seconds end about thirteen times; a report may panic, too.
             assert!((fewest..=40).contains(&run.raised), "{variant:?}, {point}: {} panics", run.raised);
-            let is_handled = run.called.contains_key(variant.handlers()[0]) && run.called.contains_key(variant.handlers()[2]);
+            let is_handled =
+                run.called.contains_key(variant.handlers()[0]) && run.called.contains_key(variant.handlers()[2]);
             assert!(run.is_gone && is_handled, "{variant:?}, {point}: the object was lost: {:#?}", run.timeline);
         }
     }
@@ -318,7 +323,8 @@ fn nothing_waits_for_an_object_whose_indexing_panics() {
     for worker_limit in [None, Some(1)] {
         let scene = Scene::example(&input);
         let world = Arc::new(Panicking::new(&scene.world, true));
-        let kind = Kind::new(world, Arc::clone(&scene.served), Arc::default(), worker_limit, Arc::from("test")).with_reader(read_others);
+        let kind = Kind::new(world, Arc::clone(&scene.served), Arc::default(), worker_limit, Arc::from("test"))
+            .with_reader(read_others);
         in_virtual_time(async {
             let mut sink = KindSink::new(Arc::new(kind));
             for uid in ["broken", "other"] {
@@ -326,13 +332,20 @@ fn nothing_waits_for_an_object_whose_indexing_panics() {
                 object["metadata"]["uid"] = json!(uid);
                 let text = object.to_string();
                 let head = PartialMetadata::of(&text).expect("the server has an object");
-                sink.seen(Seen { event_kind: EventKind::Listed, head: &head, text: &text, resource: &scene.served.resource }).await;
+                sink.seen(Seen {
+                    event_kind: EventKind::Listed,
+                    head: &head,
+                    text: &text,
+                    resource: &scene.served.resource,
+                })
+                .await;
             }
             sink.listed().await;
             // Shorter than any pause after a panic.
             tokio::time::sleep(Duration::from_millis(500)).await;
         });
-        let called: Vec<Value> = scene.world.timeline.with("call").iter().map(|call| call.shown["call"].clone()).collect();
+        let called: Vec<Value> =
+            scene.world.timeline.with("call").iter().map(|call| call.shown["call"].clone()).collect();
         assert_eq!(called, ["indexed", "seen"], "with a limit of {worker_limit:?}");
     }
 }

@@ -1,4 +1,5 @@
-//! The engine is as fast with sinks whose readers take nothing: no reader of the log, and no API server that takes Events.
+//! The engine is as fast with sinks whose readers take nothing: no reader of the log, and no API server that takes
+//! Events.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -69,7 +70,8 @@ impl EventSink for Posted {
 
 /// Handles many objects with these sinks. Returns the virtual time until all workers have ended.
 fn handled(sinks: EventStream) -> Duration {
-    let scene = scene(json!({"on": "create", "id": "a", "script": [{"temporary": "not yet", "delay": 3, "takes": 1}, {}]}));
+    let scene =
+        scene(json!({"on": "create", "id": "a", "script": [{"temporary": "not yet", "delay": 3, "takes": 1}, {}]}));
     assert!(scene.world.further_sinks.set(sinks).is_ok(), "the world is new");
     in_virtual_time(async {
         let kind = Arc::new(kind(&scene));
@@ -94,13 +96,15 @@ fn the_engine_waits_for_no_reader_of_its_log_and_for_no_event_to_be_posted() {
     let held = Held { released, is_blocked: true, taken: Arc::clone(&taken) };
     let writer = Writer::start(held, None, |dropped| format!("{dropped} lines are lost\n")).expect("a thread");
     let log = writer.clone();
-    let _guard = telemetry::listen(Level::DEBUG, Clock::system(), move |line| log.write(&format!("{:<LINE$}\n", line.message)));
+    let _guard =
+        telemetry::listen(Level::DEBUG, Clock::system(), move |line| log.write(&format!("{:<LINE$}\n", line.message)));
     // The queue is full, and has no reader.
     let (poster, _queue) = posting::queue(Posting { enabled: true, loggers: true, level: 0, ..Posting::default() });
     for _ in 0..EVENTS {
         let text = |text: &str| text.to_owned();
         let reference = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "namespace": "default"});
-        let event = KubernetesEvent { reference, event_type: text("Normal"), reason: text("Earlier"), message: text("m") };
+        let event =
+            KubernetesEvent { reference, event_type: text("Normal"), reason: text("Earlier"), message: text("m") };
         poster.post(event, None);
     }
     let posted = Arc::new(Posted::default());
@@ -114,9 +118,15 @@ fn the_engine_waits_for_no_reader_of_its_log_and_for_no_event_to_be_posted() {
     assert_eq!(handled(sinks), undisturbed);
     assert!(undisturbed > Duration::from_secs(4), "the handlers have run: {undisturbed:?}");
     assert!(posted.0.load(Ordering::Relaxed) >= OBJECTS, "each object has a message that is posted: {:?}", posted.0);
-    assert!(!writer.flush(FlushLimits { stall: Duration::from_millis(1), total: Duration::from_millis(1) }), "the log was read");
+    assert!(
+        !writer.flush(FlushLimits { stall: Duration::from_millis(1), total: Duration::from_millis(1) }),
+        "the log was read"
+    );
 
     release.send(()).expect("the writer waits");
-    assert!(writer.flush(FlushLimits { stall: Duration::from_secs(10), total: Duration::from_mins(1) }), "the log is written");
+    assert!(
+        writer.flush(FlushLimits { stall: Duration::from_secs(10), total: Duration::from_mins(1) }),
+        "the log is written"
+    );
     assert!(String::from_utf8_lossy(&taken.lock()).contains(" lines are lost"), "the log had room for everything");
 }

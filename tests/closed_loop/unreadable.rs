@@ -61,9 +61,15 @@ fn the_report_of_an_object_that_is_nested_too_deeply_names_the_object() {
     });
     let lines = lines.lock();
     let [line] = &lines[..] else { panic!("{lines:?}") };
-    assert!(line.message.starts_with("The object cannot be read and is not handled: recursion limit exceeded"), "{line:?}");
+    assert!(
+        line.message.starts_with("The object cannot be read and is not handled: recursion limit exceeded"),
+        "{line:?}"
+    );
     let object = line.object.as_ref().expect("the line is about an object");
-    assert_eq!((object.prefix().as_str(), object.kind.as_str(), object.uid.as_deref()), ("[ns/o] ", "KopfExample", Some("u1")));
+    assert_eq!(
+        (object.prefix().as_str(), object.kind.as_str(), object.uid.as_deref()),
+        ("[ns/o] ", "KopfExample", Some("u1"))
+    );
 }
 
 #[test]

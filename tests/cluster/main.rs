@@ -1,7 +1,8 @@
 //! End-to-end cases against a real API server: the binary `kopfd`, alone and together with Python kopf.
 //!
-//! `tests/cluster/run` builds the requirements and starts this. All cases share one cluster; each has its own namespace and its own kinds,
-//! so they run in parallel. A case that disturbs an API server starts its own, on the same etcd or on another one.
+//! `tests/cluster/run` builds the requirements and starts this. All cases share one cluster; each has its own namespace
+//! and its own kinds, so they run in parallel. A case that disturbs an API server starts its own, on the same etcd or
+//! on another one.
 
 #![expect(clippy::print_stdout, reason = "this is a command of its own that prints its progress")]
 

@@ -38,7 +38,8 @@ pub(crate) fn run(case: &Value) -> Result<(), String> {
     match input["op"].as_str().unwrap_or_default() {
         "review" => {
             // Sockets need real time.
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("the system has sockets");
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("the system has sockets");
             runtime.block_on(review(input, expected))
         }
         "webhooks" if expected.get("error").is_some() => refused(input),
@@ -105,7 +106,9 @@ fn verdict(effect: &Value) -> Verdict {
 
 /// Returns the arguments that a call gets, in the form of the vectors.
 fn arguments(spec: &Value, handler: &Handler, call: &Call) -> Value {
-    let Subject::Review { object, old, new, request } = &call.subject else { panic!("{:?} is no review", call.subject) };
+    let Subject::Review { object, old, new, request } = &call.subject else {
+        panic!("{:?} is no review", call.subject)
+    };
     let side = |body: Option<&Body>| body.map_or(Value::Null, |body| (**body).clone());
     let before = old.as_ref().and_then(LateBody::get);
     let difference = diff::diff(&side(before), &side(new.as_ref()), diff::Scope::Full);
@@ -135,7 +138,8 @@ fn webhook(target: usize, spec: &Value) -> Webhook {
     let mut options = with_filters(spec);
     options["on"] = json!("event");
     let handler = Declared::default().declare(&options).expect("the options do not contradict each other");
-    let selectors = if spec.get("args").is_some() { vec![selector(spec).expect("a selector")] } else { handler.selectors.clone() };
+    let selectors =
+        if spec.get("args").is_some() { vec![selector(spec).expect("a selector")] } else { handler.selectors.clone() };
     let suffix = spec["field"].as_str().map(|field| format!("/{field}")).unwrap_or_default();
     let id = format!("{}{suffix}", text(&spec["id"]));
     let handler = Handler { id, target, on: On::Review, selectors, policy: Policy::default(), ..handler };
@@ -178,14 +182,17 @@ async fn review(input: &Value, expected: &Value) -> Result<(), String> {
     let (status, answer) = if let Some(path) = input["path"].as_str() {
         ask(reviewer, path, input).await
     } else {
-        let reviewed = reviewer.review(input["webhook"].as_str(), input["request"].clone(), RequestPeer::default()).await;
+        let reviewed =
+            reviewer.review(input["webhook"].as_str(), input["request"].clone(), RequestPeer::default()).await;
         let ReviewedBody::Review(review) = reviewed.body else { return Err(format!("refused: {reviewed:?}")) };
         (reviewed.status, Some(review))
     };
     same("http_status", &expected["http_status"], &json!(status))?;
     same_calls(&expected["handlers_called"], &calls.lock())?;
     match (expected.get("review"), answer) {
-        (Some(expected_review), Some(answer)) => same_review(expected_review, expected.get("patched_object"), &answer, input),
+        (Some(expected_review), Some(answer)) => {
+            same_review(expected_review, expected.get("patched_object"), &answer, input)
+        }
         (None, None) => Ok(()),
         (expected, answer) => Err(format!("expected the review {expected:?}\n  found {answer:?}")),
     }
@@ -205,7 +212,10 @@ async fn ask(reviewer: Arc<Reviewer>, path: &str, input: &Value) -> (u16, Option
     };
     let server = Server::start(options, None, reviewers).await.expect("a free port");
     let body = input["raw"].as_str().map_or_else(|| input["request"].to_string(), str::to_owned);
-    let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
     let mut stream = TcpStream::connect(server.address()).await.expect("the server listens");
     stream.write_all(format!("{head}{body}").as_bytes()).await.expect("the server reads");
     let mut answer = String::new();
@@ -267,15 +277,19 @@ fn same_review(expected: &Value, patched: Option<&Value>, found: &Value, input: 
 /// Applies an operation of a JSON patch.
 fn change(object: &mut Value, operation: &Value) -> Result<(), String> {
     let path = text(&operation["path"]);
-    let (parent, key) = path.rsplit_once('/').ok_or_else(|| format!("the operation {operation} replaces everything"))?;
+    let (parent, key) =
+        path.rsplit_once('/').ok_or_else(|| format!("the operation {operation} replaces everything"))?;
     let key = key.replace("~1", "/").replace("~0", "~");
     let parent = object.pointer_mut(parent).ok_or_else(|| format!("the operation {operation} has no parent"))?;
     let value = operation["value"].clone();
     match (text(&operation["op"]), parent) {
         ("add" | "replace", Value::Object(map)) => drop(map.insert(key, value)),
-        ("remove", Value::Object(map)) => drop(map.remove(&key).ok_or_else(|| format!("nothing to remove: {operation}"))?),
+        ("remove", Value::Object(map)) => {
+            map.remove(&key).ok_or_else(|| format!("nothing to remove: {operation}"))?;
+        }
         (op, Value::Array(items)) => {
-            let index = if key == "-" { items.len() } else { key.parse().map_err(|_| format!("no index: {operation}"))? };
+            let index =
+                if key == "-" { items.len() } else { key.parse().map_err(|_| format!("no index: {operation}"))? };
             match op {
                 "add" => items.insert(index, value),
                 "replace" => items[index] = value,
@@ -301,7 +315,8 @@ fn refused(input: &Value) -> Result<(), String> {
         "spec": {"resources": [{"resource": "kopfexamples.kopf.dev", "webhooks": webhooks}]},
     });
     let loaded = manifest::load::read("operator.yaml", &manifest.to_string());
-    let messages: Vec<&str> = loaded.diagnostics.iter().filter(|one| one.is_error()).map(|one| one.message.as_str()).collect();
+    let messages: Vec<&str> =
+        loaded.diagnostics.iter().filter(|one| one.is_error()).map(|one| one.message.as_str()).collect();
     if messages == ["`operations` is empty"] {
         Ok(())
     } else {
@@ -323,7 +338,8 @@ fn configurations(input: &Value, expected: &Value) -> Result<(), String> {
         client_config: &|id| client_config::with_id(config.clone(), id),
         derives_conditions: false,
     };
-    let webhooks: Vec<Webhook> = declared(input).into_iter().filter(|webhook| input["exiting"] != true || webhook.is_persistent).collect();
+    let webhooks: Vec<Webhook> =
+        declared(input).into_iter().filter(|webhook| input["exiting"] != true || webhook.is_persistent).collect();
     for (kind, key) in [(ConfigurationKind::Validating, "validating"), (ConfigurationKind::Mutating, "mutating")] {
         let found = configuration::webhooks(kind, &webhooks, situation);
         same(key, &with_sorted_selectors(&expected[key]), &with_sorted_selectors(&found))?;

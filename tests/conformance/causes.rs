@@ -44,7 +44,13 @@ async fn run_case(input: &Value, expected: &Value) -> Result<(), String> {
 }
 
 /// Checks the decisions about the event, before they are carried out.
-fn same_facts(expected: &Value, scene: &Scene, body: &Body, event_kind: EventKind, memory: cause::Memory) -> Result<(), String> {
+fn same_facts(
+    expected: &Value,
+    scene: &Scene,
+    body: &Body,
+    event_kind: EventKind,
+    memory: cause::Memory,
+) -> Result<(), String> {
     let served = &scene.served;
     let handlers = &served.handlers;
     let storages = &served.storages;
@@ -57,7 +63,11 @@ fn same_facts(expected: &Value, scene: &Scene, body: &Body, event_kind: EventKin
     let is_watching = !handlers.watching.is_empty();
     same("watching", &expected["watching"], &json!(is_watching))?;
     if let Some(selected) = expected.get("watching_selected") {
-        same("watching_selected", selected, &json!(ids(select::watching(&handlers.watching, view, &oracle).expect("all is answered"))))?;
+        same(
+            "watching_selected",
+            selected,
+            &json!(ids(select::watching(&handlers.watching, view, &oracle).expect("all is answered"))),
+        )?;
     }
     let is_reset = (!handlers.spawning.is_empty()).then(|| json!({"reset": !cause.change.diff.is_empty()}));
     same("spawning", &expected["spawning"], &json!(is_reset))?;
@@ -79,8 +89,10 @@ fn changing(scene: &Scene, body: &Body, event_kind: EventKind, cause: &Cause) ->
     let facts = Facts { body, reason: Some(cause.reason.as_str()), change, event_kind: Some(event_kind) };
     let oracle = Oracle { callbacks: &scene.world.callbacks, facts };
     let view = View { body, change };
-    let selected = if cause.reason.is_handled() { select::changing(handlers, cause, view, &oracle) } else { Ok(Vec::new()) };
-    let selected: Vec<String> = selected.expect("all is answered").into_iter().map(|handler| handler.id.clone()).collect();
+    let selected =
+        if cause.reason.is_handled() { select::changing(handlers, cause, view, &oracle) } else { Ok(Vec::new()) };
+    let selected: Vec<String> =
+        selected.expect("all is answered").into_iter().map(|handler| handler.id.clone()).collect();
     json!({
         "reason": cause.reason.as_str(),
         "initial": cause.initial,
@@ -107,7 +119,9 @@ fn same_cycle(expected: &Value, scene: &Scene, uid: &str, forgotten: Option<caus
     let is_daemon = |id: &Value| world.handlers.iter().any(|handler| handler.on.is_spawning() && *id == handler.id);
     let called: Vec<Value> = world.timeline.with("call").into_iter().map(|call| call.shown["call"].clone()).collect();
     let essence = "/metadata/annotations/kopf.zalando.org~1last-handled-configuration";
-    let is_written = |patch: &kopfd::object::Patch| Value::Object(patch.merge.clone()).pointer(essence).is_some_and(Value::is_string);
+    let is_written = |patch: &kopfd::object::Patch| {
+        Value::Object(patch.merge.clone()).pointer(essence).is_some_and(Value::is_string)
+    };
     let found = json!({
         "finalizer": finalizer.collect::<Vec<_>>().last(),
         "called": called.into_iter().filter(|id| !is_daemon(id)).collect::<Vec<_>>(),

@@ -13,7 +13,11 @@ const SHOWN: usize = 700;
 
 /// Checks that two values are equal: order of keys, types of numbers, and the layout of JSON in texts do not matter.
 pub(crate) fn same(what: &str, expected: &Value, found: &Value) -> Result<(), String> {
-    if is_same(what, expected, found) { Ok(()) } else { Err(format!("{what}: expected {}\n  found {}", shown(expected), shown(found))) }
+    if is_same(what, expected, found) {
+        Ok(())
+    } else {
+        Err(format!("{what}: expected {}\n  found {}", shown(expected), shown(found)))
+    }
 }
 
 fn shown(value: &Value) -> String {
@@ -31,7 +35,8 @@ fn is_same(key: &str, expected: &Value, found: &Value) -> bool {
         },
         (Value::Object(expected), Value::Object(found)) => is_same_map(expected, found),
         (Value::Array(expected), Value::Array(found)) => {
-            expected.len() == found.len() && expected.iter().zip(found).all(|(expected, found)| is_same(key, expected, found))
+            expected.len() == found.len()
+                && expected.iter().zip(found).all(|(expected, found)| is_same(key, expected, found))
         }
         (Value::String(expected), Value::String(found)) => expected == found || is_same_json(expected, found),
         _ => expected == found,
@@ -39,13 +44,15 @@ fn is_same(key: &str, expected: &Value, found: &Value) -> bool {
 }
 
 fn is_same_map(expected: &Map<String, Value>, found: &Map<String, Value>) -> bool {
-    let is_found = |(key, expected): (&String, &Value)| found.get(key).is_some_and(|found| is_same(key, expected, found));
+    let is_found =
+        |(key, expected): (&String, &Value)| found.get(key).is_some_and(|found| is_same(key, expected, found));
     expected.len() == found.len() && expected.iter().all(is_found)
 }
 
 /// Compares texts with JSON, as in annotations: the essence ends with a new line, records do not.
 fn is_same_json(expected: &str, found: &str) -> bool {
-    let parsed = |text: &str| serde_json::from_str::<Value>(text).ok().filter(|value| value.is_object() || value.is_array());
+    let parsed =
+        |text: &str| serde_json::from_str::<Value>(text).ok().filter(|value| value.is_object() || value.is_array());
     expected.ends_with('\n') == found.ends_with('\n')
         && matches!((parsed(expected), parsed(found)), (Some(expected), Some(found)) if is_same("", &expected, &found))
 }
@@ -83,7 +90,8 @@ fn after(operations: &[Value], before: &Value) -> Option<Value> {
     json_patch::patch(&mut object, &operations).ok().map(|()| object)
 }
 
-/// Checks log messages: the level and the first line, of which only the constant part counts if the rest is specific to Python.
+/// Checks log messages: the level and the first line, of which only the constant part counts if the rest is specific to
+/// Python.
 pub(crate) fn same_logs(expected: &Value, found: &[Value]) -> Result<(), String> {
     let constant = |line: &Value| {
         let text = line[1].as_str().unwrap_or_default();

@@ -27,7 +27,11 @@ pub(crate) fn run(case: &Value) -> Result<(), String> {
     let mut expected = expected.clone();
     expected.as_object_mut().map(|expected| expected.remove("logged_levels"));
     let expected = &expected;
-    if without_nulls(&found) == without_nulls(expected) { Ok(()) } else { Err(format!("expected {expected}, found {found}")) }
+    if without_nulls(&found) == without_nulls(expected) {
+        Ok(())
+    } else {
+        Err(format!("expected {expected}, found {found}"))
+    }
 }
 
 fn posting(given: &Value) -> Posting {
@@ -72,7 +76,11 @@ fn called(input: &Value, posting: &Posting) -> Vec<Value> {
         given["type"] = json!(event_type);
     }
     let is_posted = rules::is_posted(posting, level);
-    objects(&input["objs"]).into_iter().filter(|_| is_posted).map(|object| shown(&event(build_object_reference(object), &given))).collect()
+    objects(&input["objs"])
+        .into_iter()
+        .filter(|_| is_posted)
+        .map(|object| shown(&event(build_object_reference(object), &given)))
+        .collect()
 }
 
 fn objects(value: &Value) -> Vec<&Value> {
@@ -110,7 +118,11 @@ fn shown(event: &KubernetesEvent) -> Value {
 fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(members) => Value::Object(
-            members.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.clone(), without_nulls(value))).collect(),
+            members
+                .iter()
+                .filter(|(_, value)| !value.is_null())
+                .map(|(key, value)| (key.clone(), without_nulls(value)))
+                .collect(),
         ),
         Value::Array(items) => items.iter().map(without_nulls).collect(),
         other => other.clone(),

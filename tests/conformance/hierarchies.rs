@@ -37,7 +37,9 @@ fn call(input: &Value) -> Result<Value, Error> {
         "append_owner_reference" => hierarchy::append_owner_reference(objects, owner()?, &reference(options)),
         "remove_owner_reference" => hierarchy::remove_owner_reference(objects, owner()?),
         "label" => hierarchy::label(objects, &labels(input)?, forced, &nested),
-        "harmonize_naming" => hierarchy::harmonize_naming(objects, argument("name")?.as_str().ok_or(Error::NoName)?, forced, strict),
+        "harmonize_naming" => {
+            hierarchy::harmonize_naming(objects, argument("name")?.as_str().ok_or(Error::NoName)?, forced, strict)
+        }
         "adjust_namespace" => hierarchy::adjust_namespace(objects, argument("namespace")?.as_str(), forced),
         "build_object_reference" => return Ok(json!({"result": hierarchy::build_object_reference(&input["body"])})),
         "build_owner_reference" => {
@@ -59,5 +61,8 @@ fn labels(input: &Value) -> Result<Map<String, Value>, Error> {
 fn reference(options: &Value) -> Reference {
     let flag = |key| options.get(key).map(Value::as_bool);
     let block = flag("block_owner_deletion").or_else(|| flag("blockOwnerDeletion"));
-    Reference { controller: flag("controller").unwrap_or(Some(true)), block_owner_deletion: block.unwrap_or(Some(true)) }
+    Reference {
+        controller: flag("controller").unwrap_or(Some(true)),
+        block_owner_deletion: block.unwrap_or(Some(true)),
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! For programs that list tests, it is one test called `golden_cases`.
 //!
-//! `KOPFD_VECTORS=<directory>` runs the files of that directory instead of the files in `vectors`. Each must have a runner here.
+//! `KOPFD_VECTORS=<directory>` runs the files of that directory instead of the files in `vectors`. Each must have a
+//! runner here.
 
 #![expect(clippy::print_stdout, reason = "this test is its own harness, and says what it found")]
 
@@ -50,14 +51,22 @@ const ALLOWED: &[Allowed] = &[
         "an unknown webhook is an error, so the failure policy decides",
     ),
     ("admission-reviews", "same ids: only the outcome of the last handler counts", "a rejection by any webhook counts"),
-    ("admission-reviews", "no hint: only validating by the reason", "the API server asks for webhooks by their ids only"),
+    (
+        "admission-reviews",
+        "no hint: only validating by the reason",
+        "the API server asks for webhooks by their ids only",
+    ),
     ("events", "warn(): NOT stopped by disabling", "disabled Events are not posted, whatever their level"),
     ("events", "exception(): current error, message, reason", "scripts give the text of the error themselves"),
     ("events", "exception(): no reason", "scripts give the reason and the text of the error themselves"),
     ("events", "exception(): only the error", "scripts give the reason and the text of the error themselves"),
     ("events", "exception(): no error at all", "scripts give the reason themselves"),
     ("events", "log: critical", "scripts have no critical level"),
-    ("peering", "process: broken record fails", "a malformed record is ignored, and does not end the observation of peers"),
+    (
+        "peering",
+        "process: broken record fails",
+        "a malformed record is ignored, and does not end the observation of peers",
+    ),
 ];
 
 /// Files that are read by other runners.
@@ -104,7 +113,8 @@ fn main() -> ExitCode {
 fn run_all() -> ExitCode {
     let given = std::env::var_os("KOPFD_VECTORS").map(PathBuf::from);
     let has_all_allowed = given.is_none();
-    let directory = given.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/conformance/vectors"));
+    let directory =
+        given.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/conformance/vectors"));
     // A panic is a failure of the case: its message is shown with the case.
     std::panic::set_hook(Box::new(|_| {}));
     let print = &mut |line: String| println!("{line}");

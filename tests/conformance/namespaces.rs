@@ -42,7 +42,12 @@ fn revised(patterns: &[Pattern], input: &Value) -> Value {
     let mut served: BTreeSet<String> = initial.map(str::to_owned).collect();
     let mut after_each = Vec::new();
     for event in input["events"].as_array().into_iter().flatten() {
-        namespace::revise(&mut served, patterns, declare::event_kind(&event["type"]), &Body::from(event["object"].clone()));
+        namespace::revise(
+            &mut served,
+            patterns,
+            declare::event_kind(&event["type"]),
+            &Body::from(event["object"].clone()),
+        );
         after_each.push(served.clone());
     }
     json!({"served_after_each_event": after_each})

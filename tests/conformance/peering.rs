@@ -8,7 +8,8 @@ use kopfd::cluster::address;
 use kopfd::engines::peering;
 use kopfd::handling::Message;
 use kopfd::handling::peering::{
-    HEAD_START, Own, Peer, descriptive_host, keep_alive_message, keep_alive_period, operator_identity, personal_identity, react,
+    HEAD_START, Own, Peer, descriptive_host, keep_alive_message, keep_alive_period, operator_identity,
+    personal_identity, react,
 };
 use kopfd::manifest::settings;
 use kopfd::object::Resource;
@@ -81,7 +82,8 @@ struct Written {
 
 fn write(input: &Value, lifetime: i64) -> Written {
     let settings = settings(input);
-    let merge = stored::keep_alive(input["identity"].as_str().unwrap_or_default(), settings.priority, lifetime, now(input));
+    let merge =
+        stored::keep_alive(input["identity"].as_str().unwrap_or_default(), settings.priority, lifetime, now(input));
     let is_found = input["object_exists"].as_bool().unwrap_or(true);
     let message = keep_alive_message(&settings.name, input["namespace"].as_str(), is_found);
     Written { request: request(input, merge), log: (!(is_found && settings.stealth)).then(|| line(&message)) }

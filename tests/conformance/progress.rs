@@ -29,7 +29,8 @@ async fn run_case(input: &Value, expected: &Value) -> Result<(), String> {
     }
     let object = object(&input, reason);
     let scene = Scene::of(&input, object.clone()).map_err(|contradiction| contradiction.to_string())?;
-    let event_kind = if input["listed"] == true || reason == "resume" { EventKind::Listed } else { EventKind::Modified };
+    let event_kind =
+        if input["listed"] == true || reason == "resume" { EventKind::Listed } else { EventKind::Modified };
     scene.mailbox.put(Event::new(event_kind, object.to_string()));
     // The cycle itself takes no time; the sleep after it is not checked.
     let _ = tokio::time::timeout(Duration::from_millis(1), scene.worker().run()).await;
@@ -52,7 +53,12 @@ fn compare(expected: &Value, scene: &Scene) -> Result<(), String> {
     if let Some(reason) = invoked.first().map(|call| &call["reason"]) {
         same("reason", &expected["reason"], reason)?;
     }
-    let mut annotations = patch.merge.get("metadata").and_then(|metadata| metadata["annotations"].as_object()).cloned().unwrap_or_default();
+    let mut annotations = patch
+        .merge
+        .get("metadata")
+        .and_then(|metadata| metadata["annotations"].as_object())
+        .cloned()
+        .unwrap_or_default();
     let essence = annotations.remove(LAST_HANDLED);
     same_texts(&expected["annotations_raw"], &annotations)?;
     same("annotations", &expected["annotations"], &parsed(&annotations))?;
@@ -66,7 +72,9 @@ fn compare(expected: &Value, scene: &Scene) -> Result<(), String> {
     same("finalizer_removed", &expected["finalizer_removed"], &json!(is_released))?;
     let is_after = |line: &Value| {
         let text = line[1].as_str().unwrap_or_default();
-        ["Sleeping ", "Handling cycle is finished", "Merge-patching "].iter().any(|beginning| text.starts_with(beginning))
+        ["Sleeping ", "Handling cycle is finished", "Merge-patching "]
+            .iter()
+            .any(|beginning| text.starts_with(beginning))
     };
     let logs: Vec<Value> = world.timeline.logs().into_iter().filter(|line| !is_after(line)).collect();
     same_logs(&expected["logs"], &logs)
@@ -83,7 +91,9 @@ fn same_texts(expected: &Value, found: &Map<String, Value>) -> Result<(), String
 }
 
 fn parsed(annotations: &Map<String, Value>) -> Value {
-    let parse = |value: &Value| value.as_str().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_else(|| value.clone());
+    let parse = |value: &Value| {
+        value.as_str().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_else(|| value.clone())
+    };
     annotations.iter().map(|(key, value)| (key.clone(), parse(value))).collect()
 }
 

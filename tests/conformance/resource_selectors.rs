@@ -42,7 +42,8 @@ fn matched(input: &Value) -> Result<Value, String> {
 fn selected(input: &Value) -> Result<Value, String> {
     let selector = selector(input).map_err(|error| error.to_string())?;
     let resources = resources(&input["resources"]);
-    let mut selected: Vec<String> = selector.select(resources.iter().map(AsRef::as_ref)).into_iter().map(identity).collect();
+    let mut selected: Vec<String> =
+        selector.select(resources.iter().map(AsRef::as_ref)).into_iter().map(identity).collect();
     selected.sort();
     Ok(json!({"selected": selected}))
 }
@@ -76,7 +77,8 @@ fn revised(input: &Value) -> Result<Value, String> {
         let warnings = insights.revise(&purposes, step["group"].as_str(), &resources(&step["resources"]));
         let kinds: BTreeSet<&str> =
             warnings.iter().filter_map(|unserved| unserved.warning.split([':', '(']).next()).map(str::trim).collect();
-        let identities = |set: &BTreeSet<Arc<Resource>>| set.iter().map(|resource| identity(resource)).collect::<BTreeSet<_>>();
+        let identities =
+            |set: &BTreeSet<Arc<Resource>>| set.iter().map(|resource| identity(resource)).collect::<BTreeSet<_>>();
         steps.push(json!({
             "watched": identities(&insights.watched),
             "indexed": identities(&insights.indexed),
@@ -99,7 +101,8 @@ fn url(input: &Value) -> Result<Value, String> {
         path = address::subresource(path, subresource);
     }
     let parameters = parts["params"].as_object().into_iter().flatten();
-    let parameters: Vec<(&str, &str)> = parameters.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default())).collect();
+    let parameters: Vec<(&str, &str)> =
+        parameters.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default())).collect();
     Ok(json!({"url": format!("{path}{}", address::query(&parameters))}))
 }
 
@@ -119,7 +122,8 @@ fn with_sorted_query(outcome: &Value) -> Value {
 
 fn scanned(input: &Value) -> Result<Value, String> {
     let groups = input["groups"].as_array();
-    let groups: Option<BTreeSet<String>> = groups.map(|groups| groups.iter().filter_map(Value::as_str).map(str::to_owned).collect());
+    let groups: Option<BTreeSet<String>> =
+        groups.map(|groups| groups.iter().filter_map(Value::as_str).map(str::to_owned).collect());
     let requested = Mutex::new(BTreeSet::new());
     let fetch = |path: String, _| {
         let answer = input["api"].get(&path).cloned();
@@ -130,7 +134,8 @@ fn scanned(input: &Value) -> Result<Value, String> {
             Some(answer) => Ok(answer),
         })
     };
-    let scan = discovery::scan_with(groups.as_ref(), fetch).now_or_never().ok_or("the answers are ready, and yet it waits")?;
+    let scan =
+        discovery::scan_with(groups.as_ref(), fetch).now_or_never().ok_or("the answers are ready, and yet it waits")?;
     let scan = scan.map_err(|error| error.to_string())?;
     let resources: Vec<Value> = scan.resources.iter().map(described).collect();
     Ok(json!({"requested_urls": *requested.lock(), "resources": resources}))

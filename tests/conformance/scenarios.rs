@@ -46,7 +46,12 @@ fn same_timeline(expected: &Value, found: &[Entry]) -> Result<(), String> {
 fn same_entry(what: &str, expected: &Value, found: &Entry) -> Result<(), String> {
     let (mut expected, mut shown) = (expected.clone(), found.shown.clone());
     if expected.get("payload").is_some() && shown.get("payload").is_some() {
-        same_payload(&format!("{what} at {}", expected["t"]), &expected["payload"].take(), &shown["payload"].take(), &found.before)?;
+        same_payload(
+            &format!("{what} at {}", expected["t"]),
+            &expected["payload"].take(),
+            &shown["payload"].take(),
+            &found.before,
+        )?;
     }
     for entry in [&mut expected, &mut shown] {
         if let Some(diff) = entry.get_mut("diff") {

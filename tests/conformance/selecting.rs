@@ -17,7 +17,9 @@ pub(crate) fn selector(input: &Value) -> Result<Selector, SelectorError> {
     match positions {
         [] => {}
         [only] if only.get("$callable").is_some() => names.push(Criterion::Where(callable(only))),
-        _ if positions.iter().any(|position| position.get("$callable").is_some()) => return Err(SelectorError::ManyNames),
+        _ if positions.iter().any(|position| position.get("$callable").is_some()) => {
+            return Err(SelectorError::ManyNames);
+        }
         _ => {
             let is_everything = positions.last().is_some_and(|last| last.get("$marker").is_some());
             let texts: Vec<&str> = positions.iter().map(|position| position.as_str().unwrap_or("everything")).collect();
@@ -70,7 +72,8 @@ pub(crate) fn parts(selector: &Selector) -> Map<String, Value> {
 /// Returns a resource.
 pub(crate) fn resource(spec: &Value) -> Arc<Resource> {
     let text = |key: &str| spec[key].as_str().unwrap_or_default().to_owned();
-    let texts = |key: &str| spec[key].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+    let texts =
+        |key: &str| spec[key].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
     Arc::new(Resource {
         group: text("group"),
         version: text("version"),

@@ -75,7 +75,8 @@ impl Outcome {
 }
 
 impl Suite<'_> {
-    /// Runs the files of a directory, and prints their results. A directory that cannot be read, or has no cases, counts as a failure.
+    /// Runs the files of a directory, and prints their results. A directory that cannot be read, or has no cases,
+    /// counts as a failure.
     pub(crate) fn run(&self, directory: &Path, print: &mut dyn FnMut(String)) -> Totals {
         let mut totals = Totals::default();
         let files = files(directory).unwrap_or_else(|error| {
@@ -96,19 +97,30 @@ impl Suite<'_> {
             totals.add(self.run_file(&name, &file, &runner, &mut absent, print));
         }
         for (file, case, _) in absent {
-            print(format!("FAILED: {file}.json has no case {case:?}, which is allowed to fail: remove it from the list"));
+            print(format!(
+                "FAILED: {file}.json has no case {case:?}, which is allowed to fail: remove it from the list"
+            ));
             totals.failed += 1;
         }
         if totals.count() == 0 {
             let place = directory.display();
-            print(format!("FAILED: there are no cases in \"{place}\": KOPFD_VECTORS must name a directory with files of cases"));
+            print(format!(
+                "FAILED: there are no cases in \"{place}\": KOPFD_VECTORS must name a directory with files of cases"
+            ));
             totals.failed += 1;
         }
         totals
     }
 
     /// Runs one file, and prints its results. `absent` loses the cases that the file has.
-    fn run_file(&self, name: &str, file: &Path, runner: &Runner, absent: &mut Vec<&Allowed>, print: &mut dyn FnMut(String)) -> Totals {
+    fn run_file(
+        &self,
+        name: &str,
+        file: &Path,
+        runner: &Runner,
+        absent: &mut Vec<&Allowed>,
+        print: &mut dyn FnMut(String),
+    ) -> Totals {
         let (mut totals, mut lines) = (Totals::default(), Vec::new());
         let cases = read_cases(file).unwrap_or_else(|error| {
             lines.push(format!("  FAILED: {error}"));
@@ -123,7 +135,9 @@ impl Suite<'_> {
                 (Ok(()), None) => totals.passed += 1,
                 (Ok(()), Some(_)) => {
                     totals.failed += 1;
-                    lines.push(format!("  FAILED: {title}\n    it passes, but is allowed to fail: remove it from the list"));
+                    lines.push(format!(
+                        "  FAILED: {title}\n    it passes, but is allowed to fail: remove it from the list"
+                    ));
                 }
                 (Err(_), Some((_, _, reason))) => {
                     totals.allowed += 1;
@@ -176,5 +190,6 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>, String> {
 
 /// A panic is a failure of the case: its message is shown with the case.
 fn run_case(case: &Value, runner: &Runner) -> Result<(), String> {
-    catch_unwind(AssertUnwindSafe(|| runner(case))).unwrap_or_else(|panic| Err(format!("panicked: {}", panic_text(&*panic))))
+    catch_unwind(AssertUnwindSafe(|| runner(case)))
+        .unwrap_or_else(|panic| Err(format!("panicked: {}", panic_text(&*panic))))
 }

@@ -30,9 +30,9 @@ use crate::child::Deadline;
 
 const OBJECTS: usize = 10_000;
 
-/// The most connections that are opened for requests, also for the list. Each request in flight has one of its own, which later requests use
-/// again. A request may also get that of another one that has just ended, while its own is still being opened: that one becomes idle, and as
-/// many idle ones are kept as requests may be in flight.
+/// The most connections that are opened for requests, also for the list. Each request in flight has one of its own,
+/// which later requests use again. A request may also get that of another one that has just ended, while its own is
+/// still being opened: that one becomes idle, and as many idle ones are kept as requests may be in flight.
 const CONNECTIONS: usize = 2 * IN_FLIGHT;
 
 /// A server whose watch sends events of all objects at once.
@@ -69,7 +69,11 @@ impl Server {
                         async move { Ok::<_, Infallible>(server.answer(request.map(Body::new)).await) }
                     };
                     let service = hyper::service::service_fn(answer);
-                    drop(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
+                    drop(
+                        hyper::server::conn::http1::Builder::new()
+                            .serve_connection(TokioIo::new(stream), service)
+                            .await,
+                    );
                 });
             }
         });
@@ -90,8 +94,12 @@ impl Server {
         }
         let mut text = String::new();
         for number in 0..OBJECTS {
-            let metadata = format!(r#"{{"name":"o{number}","namespace":"n","uid":"u{number}","resourceVersion":"{}"}}"#, number + 2);
-            let object = format!(r#"{{"apiVersion":"burst.dev/v1","kind":"Thing","metadata":{metadata},"spec":{{"size":1}}}}"#);
+            let metadata = format!(
+                r#"{{"name":"o{number}","namespace":"n","uid":"u{number}","resourceVersion":"{}"}}"#,
+                number + 2
+            );
+            let object =
+                format!(r#"{{"apiVersion":"burst.dev/v1","kind":"Thing","metadata":{metadata},"spec":{{"size":1}}}}"#);
             writeln!(text, r#"{{"type":"ADDED","object":{object}}}"#).unwrap();
         }
         let chunks = stream::iter([Ok::<_, Infallible>(Bytes::from(text))]).chain(stream::pending());
@@ -160,7 +168,8 @@ async fn ten_thousand_events_of_ten_thousand_objects_open_few_connections() {
     );
     std::fs::write(&path, text).unwrap();
     let clock = Clock::system();
-    let client = Client::connect(Options { kubeconfig: Some(path), ..Options::default() }, clock.clone()).await.unwrap();
+    let client =
+        Client::connect(Options { kubeconfig: Some(path), ..Options::default() }, clock.clone()).await.unwrap();
     let text = |text: &str| text.to_owned();
     let resource = Resource {
         group: text("burst.dev"),
@@ -174,7 +183,8 @@ async fn ten_thousand_events_of_ten_thousand_objects_open_few_connections() {
     let selectors = vec![kopfd::object::Selector::parse("things.burst.dev").unwrap()];
     let handlers = [Arc::new(Handler { selectors, ..Handler::simple("create", On::Create) })];
     let storages = Arc::new(Storages::default());
-    let served = Arc::new(Served::new(Arc::new(resource.clone()), &handlers, storages, Lifecycle::Asap, Duration::from_mins(1)));
+    let served =
+        Arc::new(Served::new(Arc::new(resource.clone()), &handlers, storages, Lifecycle::Asap, Duration::from_mins(1)));
     let settings = WorkerSettings { consistency_timeout: Duration::ZERO, ..WorkerSettings::default() };
     let world = Arc::new(Sending { client: client.clone(), clock, events: EventStream::default() });
     let kind = Arc::new(Kind::new(world, served, Arc::new(settings), None, Arc::from("burst")));
@@ -192,7 +202,8 @@ async fn ten_thousand_events_of_ten_thousand_objects_open_few_connections() {
         }
     }
     kind.finish(Duration::from_secs(10)).await;
-    let (most_in_flight, watches) = (server.most_in_flight.load(Ordering::SeqCst), server.opened_for_watches.load(Ordering::SeqCst));
+    let (most_in_flight, watches) =
+        (server.most_in_flight.load(Ordering::SeqCst), server.opened_for_watches.load(Ordering::SeqCst));
     let connections = server.opened.load(Ordering::SeqCst) - watches;
     println!("{OBJECTS} objects were patched over {connections} connections, {most_in_flight} at once");
     assert!(most_in_flight <= IN_FLIGHT, "{most_in_flight} patches were in flight at once");

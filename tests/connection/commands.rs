@@ -36,13 +36,15 @@ type Socket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
 struct Notes(mpsc::UnboundedSender<String>, Arc<Mutex<Tasks<()>>>);
 
 fn failure(status: StatusCode, reason: &str, message: &str) -> Response {
-    let body = json!({"kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": status.as_u16()});
+    let body =
+        json!({"kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": status.as_u16()});
     (status, axum::Json(body)).into_response()
 }
 
 /// Answers as an API server would: the name of the pod decides how.
 async fn answer(State(notes): State<Notes>, request: Request) -> Response {
-    let header = |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default();
+    let header =
+        |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default();
     if header("authorization") != "Bearer good" {
         return StatusCode::UNAUTHORIZED.into_response();
     }
@@ -125,7 +127,11 @@ async fn speak(pod: &str, socket: &mut Socket) {
             drop(socket.close(None).await);
         }
         "container" => {
-            end(socket, json!({"status": "Failure", "reason": "InternalError", "message": "container not found", "code": 500})).await;
+            end(
+                socket,
+                json!({"status": "Failure", "reason": "InternalError", "message": "container not found", "code": 500}),
+            )
+            .await;
         }
         "huge" => drop(say(socket, 1, &vec![0; 2 << 20]).await),
         "text" => drop(socket.send(Message::text("hello")).await),
@@ -156,14 +162,26 @@ async fn setup(token: &str) -> Setup {
 
 impl Setup {
     async fn run(&self, pod: &str, command: Command) -> Ended {
-        let pods = Resource { version: "v1".into(), plural: "pods".into(), kind: "Pod".into(), namespaced: true, ..Resource::default() };
+        let pods = Resource {
+            version: "v1".into(),
+            plural: "pods".into(),
+            kind: "Pod".into(),
+            namespaced: true,
+            ..Resource::default()
+        };
         self.objects.exec(ObjectAddress { resource: &pods, namespace: Some("n"), name: pod }, command).await
     }
 }
 
 fn command(stdin: Option<&[u8]>) -> Command {
     let arguments = vec!["run".to_owned(), "a b".to_owned()];
-    Command { arguments, stdin: stdin.map(<[u8]>::to_vec), time: Duration::from_secs(20), output: 1 << 20, ..Command::default() }
+    Command {
+        arguments,
+        stdin: stdin.map(<[u8]>::to_vec),
+        time: Duration::from_secs(20),
+        output: 1 << 20,
+        ..Command::default()
+    }
 }
 
 fn output(stdout: &str, stderr: &str) -> Output {
@@ -177,7 +195,8 @@ async fn both_outputs_and_the_exit_code_are_read_in_both_versions() {
     for pod in ["both", "old"] {
         let (done, written) = setup.run(pod, command(None)).await;
         assert_eq!((done.unwrap(), written), (3, output("ac", "bd")), "{pod}");
-        let asked = format!("{pod} stdout=true&stderr=true&command=run&command=a+b v5.channel.k8s.io, v4.channel.k8s.io");
+        let asked =
+            format!("{pod} stdout=true&stderr=true&command=run&command=a+b v5.channel.k8s.io, v4.channel.k8s.io");
         assert_eq!(setup.notes.recv().await.unwrap(), asked);
         assert_eq!(setup.notes.recv().await.unwrap(), format!("{pod} closed"));
     }
@@ -224,7 +243,9 @@ async fn refusals_of_the_server_are_its_errors() {
         ("half", "the connection has ended before the command"),
     ] {
         let (done, written) = setup.run(pod, command(None)).await;
-        let Err(Problem::Request(error @ (Error::Payload(_) | Error::Connection(_)))) = done else { panic!("{pod}: {done:?}") };
+        let Err(Problem::Request(error @ (Error::Payload(_) | Error::Connection(_)))) = done else {
+            panic!("{pod}: {done:?}")
+        };
         assert!(error.chain().contains(expected), "{pod}: {}", error.chain());
         assert_eq!(written, output(if pod == "half" { "half" } else { "" }, ""));
     }

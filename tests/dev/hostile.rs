@@ -13,7 +13,14 @@ fn hostile_scripts_are_ended_by_their_limits_and_others_are_served() {
     };
     let objects: String = ids.iter().map(|id| object(id, id) + &object(&format!("beside-{id}"), "served")).collect();
     super::write(folder.path(), "objects.yaml", &objects);
-    let run = child::output(kopfd(folder.path()).args(["operator.yaml", "--apply", "objects.yaml", "--once", "--timeout", "4m"]));
+    let run = child::output(kopfd(folder.path()).args([
+        "operator.yaml",
+        "--apply",
+        "objects.yaml",
+        "--once",
+        "--timeout",
+        "4m",
+    ]));
     let account = String::from_utf8_lossy(&run.stderr);
     assert_eq!(missing(&ids, &account), "");
     assert_eq!(account.matches("] served").count(), ids.len());

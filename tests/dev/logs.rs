@@ -50,8 +50,7 @@ fn logs(body, name, logger) {
 fn fails() { throw hostile(); }
 "#;
 
-const ROLE: &str =
-    "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: maker, labels: {app: tested}}\nrules: []\n";
+const ROLE: &str = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: maker, labels: {app: tested}}\nrules: []\n";
 
 const SECRET: &str = "apiVersion: v1\nkind: Secret\nmetadata: {name: one, namespace: default, labels: {app: tested}}\nstringData: {password: hunter2-hunter2}\n";
 
@@ -70,7 +69,10 @@ fn no_text_of_an_object_or_a_script_forges_lines_of_the_account() {
         let text = line.strip_prefix('\t').unwrap_or(line);
         assert!(!text.contains(visible::is_hidden), "{line:?}");
         let is_of_the_command = line.starts_with("error: ") || line.starts_with("  ");
-        assert!(text != line || is_of_the_command || begins_with_a_time(line) && !line.starts_with("12:34:56 [x]"), "{line:?}");
+        assert!(
+            text != line || is_of_the_command || begins_with_a_time(line) && !line.starts_with("12:34:56 [x]"),
+            "{line:?}"
+        );
     }
 }
 
@@ -83,7 +85,8 @@ fn values_of_secrets_are_not_in_the_account() {
     let run = child::output(kopfd(folder.path()).args(["operator.yaml", "--apply", "obj.yaml", "--once", "--verbose"]));
     let account = String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success(), "{account}");
-    for told in ["│ ~ data.password: \"***\" -> \"***\"", "│ + Secret default/one-copy created", "is in progress: "] {
+    for told in ["│ ~ data.password: \"***\" -> \"***\"", "│ + Secret default/one-copy created", "is in progress: "]
+    {
         assert!(account.contains(told), "{told:?} is missing in\n{account}");
     }
     assert!(!VALUES.iter().any(|value| account.contains(value)), "{account}");
@@ -116,7 +119,9 @@ fn reports_of_scenarios_have_neither_hostile_texts_nor_values_of_secrets() {
     write(folder.path(), "scenario.yaml", SCENARIO);
     for form in ["text", "json", "junit"] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kopfd"));
-        let run = child::output(command.args(["test", "scenario.yaml", "--verbose", "--output", form]).current_dir(folder.path()));
+        let run = child::output(
+            command.args(["test", "scenario.yaml", "--verbose", "--output", form]).current_dir(folder.path()),
+        );
         let report = String::from_utf8_lossy(&run.stdout).into_owned() + &String::from_utf8_lossy(&run.stderr);
         assert_eq!(run.status.code(), Some(1), "{report}");
         assert!(report.contains("***") && report.contains("forged"), "{form}: {report}");

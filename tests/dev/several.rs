@@ -33,12 +33,20 @@ fn several_operators_are_served_side_by_side() {
     }
 }
 
-/// Runs operators on the server of a kubeconfig, behind a proxy that does not answer. Returns the exit code and the log.
+/// Runs operators on the server of a kubeconfig, behind a proxy that does not answer. Returns the exit code and the
+/// log.
 fn run_behind_a_dead_proxy(folder: &Path, kubeconfig: &Path) -> (Option<i32>, String) {
     let log = std::fs::File::create(folder.join("log")).expect("a log");
     let mut command = Command::new(env!("CARGO_BIN_EXE_kopfd"));
-    command.args(["run", "--config", "a.yaml", "--config", "b.yaml", "--kubeconfig"]).arg(kubeconfig).current_dir(folder);
-    command.env("HTTPS_PROXY", "http://127.0.0.1:1").env("https_proxy", "http://127.0.0.1:1").env_remove("NO_PROXY").env_remove("no_proxy");
+    command
+        .args(["run", "--config", "a.yaml", "--config", "b.yaml", "--kubeconfig"])
+        .arg(kubeconfig)
+        .current_dir(folder);
+    command
+        .env("HTTPS_PROXY", "http://127.0.0.1:1")
+        .env("https_proxy", "http://127.0.0.1:1")
+        .env_remove("NO_PROXY")
+        .env_remove("no_proxy");
     let process = child::Process::start(command.stdout(Stdio::null()).stderr(log));
     let code = process.wait(LIMIT).code();
     (code, std::fs::read_to_string(folder.join("log")).expect("a log"))

@@ -38,7 +38,10 @@ fn forbidden_references_are_found_in_every_spelling() {
         plan("fn f() { tokio::select! { () = crate::kit::clock::sleep() => {} } }"),
         "src/handling/plan.rs:1: handling must not use kit"
     );
-    assert_eq!(plan("use kube as k; fn f() -> k::Client { todo() }"), "src/handling/plan.rs:1: kube belongs to cluster");
+    assert_eq!(
+        plan("use kube as k; fn f() -> k::Client { todo() }"),
+        "src/handling/plan.rs:1: kube belongs to cluster"
+    );
     assert_eq!(plan("fn f() -> ::kube::Client { todo() }"), "src/handling/plan.rs:1: kube belongs to cluster");
     assert_eq!(plan("extern crate kube as k;"), "src/handling/plan.rs:1: kube belongs to cluster");
     assert_eq!(plan("// use crate::cluster::Client;\nconst TEXT: &str = \"crate::cluster::Client\";"), "");
@@ -49,11 +52,18 @@ fn forbidden_references_are_found_in_every_spelling() {
 
 #[test]
 fn rings_are_seen_through_facades() {
-    let rings = |files: &[(&str, &str)]| graph::rings(&Sources::of(files)).iter().map(ToString::to_string).collect::<Vec<_>>();
+    let rings =
+        |files: &[(&str, &str)]| graph::rings(&Sources::of(files)).iter().map(ToString::to_string).collect::<Vec<_>>();
     let facade = ("src/kit.rs", "mod a; mod b; pub use a::A; pub use b::B;");
-    assert!(rings(&[facade, ("src/kit/a.rs", "pub struct A;"), ("src/kit/b.rs", "use super::A; pub struct B(A);")]).is_empty());
-    let ring =
-        rings(&[facade, ("src/kit/a.rs", "use super::B; pub struct A(B);"), ("src/kit/b.rs", "use crate::kit::A; pub struct B(A);")]);
+    assert!(
+        rings(&[facade, ("src/kit/a.rs", "pub struct A;"), ("src/kit/b.rs", "use super::A; pub struct B(A);")])
+            .is_empty()
+    );
+    let ring = rings(&[
+        facade,
+        ("src/kit/a.rs", "use super::B; pub struct A(B);"),
+        ("src/kit/b.rs", "use crate::kit::A; pub struct B(A);"),
+    ]);
     assert_eq!(ring, ["kit has a ring of imports: src/kit/a.rs -> src/kit/b.rs -> src/kit/a.rs"]);
     let tests = ("src/kit/a.rs", "pub struct A; #[cfg(test)] mod tests { use super::super::B; fn f(_: B) {} }");
     assert!(rings(&[facade, tests, ("src/kit/b.rs", "use super::A; pub struct B(A);")]).is_empty());
@@ -61,9 +71,14 @@ fn rings_are_seen_through_facades() {
 
 #[test]
 fn a_re_export_from_elsewhere_is_an_import() {
-    let rings = |files: &[(&str, &str)]| graph::rings(&Sources::of(files)).iter().map(ToString::to_string).collect::<Vec<_>>();
+    let rings =
+        |files: &[(&str, &str)]| graph::rings(&Sources::of(files)).iter().map(ToString::to_string).collect::<Vec<_>>();
     let facade = ("src/kit.rs", "mod a; mod b; mod c; pub use a::A; pub use b::B;");
-    let ring = rings(&[facade, ("src/kit/a.rs", "pub(crate) use super::b::B; pub struct A;"), ("src/kit/b.rs", "use super::A;")]);
+    let ring = rings(&[
+        facade,
+        ("src/kit/a.rs", "pub(crate) use super::b::B; pub struct A;"),
+        ("src/kit/b.rs", "use super::A;"),
+    ]);
     assert_eq!(ring, ["kit has a ring of imports: src/kit/a.rs -> src/kit/b.rs -> src/kit/a.rs"]);
     // What is imported through a file needs that file, wherever the item is.
     let through = [
@@ -73,7 +88,11 @@ fn a_re_export_from_elsewhere_is_an_import() {
         ("src/kit/c.rs", "pub struct C;"),
     ];
     assert_eq!(rings(&through), ["kit has a ring of imports: src/kit/a.rs -> src/kit/b.rs -> src/kit/a.rs"]);
-    let below = [("src/kit.rs", "pub mod a;"), ("src/kit/a.rs", "mod b; pub use b::B; pub struct A;"), ("src/kit/a/b.rs", "use super::A;")];
+    let below = [
+        ("src/kit.rs", "pub mod a;"),
+        ("src/kit/a.rs", "mod b; pub use b::B; pub struct A;"),
+        ("src/kit/a/b.rs", "use super::A;"),
+    ];
     assert!(rings(&below).is_empty());
 }
 
@@ -82,7 +101,10 @@ fn code_that_hides_references_is_found() {
     let hiding = |text: &str| rules::hiding(&Sources::of(&[("src/handling/plan.rs", text)])).join("\n");
     let everything = "an import of everything hides what is used: name the items";
     assert_eq!(hiding("use crate::*;\nfn f(_: cluster::Client) {}"), format!("src/handling/plan.rs:1: {everything}"));
-    assert_eq!(hiding("fn f() {\n    use super::super::{object::Body, *};\n}"), format!("src/handling/plan.rs:2: {everything}"));
+    assert_eq!(
+        hiding("fn f() {\n    use super::super::{object::Body, *};\n}"),
+        format!("src/handling/plan.rs:2: {everything}")
+    );
     assert_eq!(hiding("pub use inner::*; mod inner {}"), format!("src/handling/plan.rs:1: {everything}"));
     let file = "`#[path]` hides the file of a module: give the file the name of the module";
     assert_eq!(hiding("#[path = \"../cluster/client.rs\"]\nmod client;"), format!("src/handling/plan.rs:1: {file}"));
@@ -93,17 +115,26 @@ fn code_that_hides_references_is_found() {
     assert_eq!(hiding("fn f() { vec![include!(\"x.rs\")]; }"), format!("src/handling/plan.rs:1: {included}"));
     let name = "only tests have this name: add `#[cfg(test)]`, or rename the module";
     assert_eq!(hiding("mod cluster_tests;"), format!("src/handling/plan.rs:1: {name}"));
-    assert_eq!(hiding("#[cfg(test)]\n#[path = \"plan_tests.rs\"]\nmod tests;\n#[cfg(test)] mod more { use super::*; }"), "");
+    assert_eq!(
+        hiding("#[cfg(test)]\n#[path = \"plan_tests.rs\"]\nmod tests;\n#[cfg(test)] mod more { use super::*; }"),
+        ""
+    );
     assert_eq!(hiding("const TEXT: &str = include_str!(\"plan.txt\");"), "");
 }
 
 #[test]
 fn impure_code_is_found_in_every_spelling() {
     let files = |text| {
-        Sources::of(&[("src/handling.rs", "pub mod plan; pub use jiff::Timestamp;"), ("src/handling/plan.rs", text), ("src/kit.rs", "")])
+        Sources::of(&[
+            ("src/handling.rs", "pub mod plan; pub use jiff::Timestamp;"),
+            ("src/handling/plan.rs", text),
+            ("src/kit.rs", ""),
+        ])
     };
     let pure = BTreeSet::from(["handling".to_owned()]);
-    let impurities = |text| rules::impurities(&files(text), &pure).into_iter().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>();
+    let impurities = |text| {
+        rules::impurities(&files(text), &pure).into_iter().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
+    };
     let uses = |what: &str| vec![format!("src/handling/plan.rs:1: handling is pure and must not use {what}")];
     assert_eq!(impurities("use jiff::Timestamp; fn f() { Timestamp::now(); }"), uses("jiff::Timestamp::now"));
     assert_eq!(impurities("use jiff::Timestamp as T; fn f() { <T>::now(); }"), uses("jiff::Timestamp::now"));
@@ -121,11 +152,19 @@ fn impure_code_is_found_in_every_spelling() {
     assert_eq!(impurities("use kopfd_base::kit::Clock;"), uses("kopfd_base::kit::Clock"));
     assert_eq!(impurities("use crate::kit;"), uses("kit"));
     assert_eq!(impurities("async fn f() {}"), ["src/handling/plan.rs:1: handling is pure and has nothing to wait for"]);
-    assert!(impurities("use std::time::Duration; use jiff::Timestamp; fn f(now: Timestamp) { kopfd_base::yaml::parse(); }").is_empty());
+    assert!(
+        impurities("use std::time::Duration; use jiff::Timestamp; fn f(now: Timestamp) { kopfd_base::yaml::parse(); }")
+            .is_empty()
+    );
     assert!(impurities("#[cfg(test)] mod tests { fn f() { std::fs::read(\"x\"); } }").is_empty());
-    let kopfd =
-        Sources::of(&[("src/object.rs", "pub use kopfd_base::{quantity, yaml as text};"), ("src/engines.rs", "use kopfd_base::http;")]);
-    assert_eq!(rules::pure_modules_of(&kopfd, "kopfd_base"), BTreeSet::from(["quantity".to_owned(), "yaml".to_owned()]));
+    let kopfd = Sources::of(&[
+        ("src/object.rs", "pub use kopfd_base::{quantity, yaml as text};"),
+        ("src/engines.rs", "use kopfd_base::http;"),
+    ]);
+    assert_eq!(
+        rules::pure_modules_of(&kopfd, "kopfd_base"),
+        BTreeSet::from(["quantity".to_owned(), "yaml".to_owned()])
+    );
 }
 
 #[test]
@@ -166,7 +205,10 @@ fn the_tables_of_crates_have_all_dependencies_and_no_others() {
     let found = |package: &Package, text| rules::differences(package, &manifest(text), &sources);
     assert!(found(&package, "[dependencies]\nserde = '1'\n[target.'cfg(unix)'.dependencies]\nrhai = '1'").is_empty());
     let missing = "[dependencies]\nserde = '1'\nrhai = '1'\nrustls-webpki = '1'\n[dev-dependencies]\ninsta = '1'";
-    assert_eq!(found(&package, missing), ["wire/Cargo.toml: no table of tests/layering says which modules may use webpki"]);
+    assert_eq!(
+        found(&package, missing),
+        ["wire/Cargo.toml: no table of tests/layering says which modules may use webpki"]
+    );
     assert_eq!(found(&package, "dependencies.rhai = '1'"), ["wire/Cargo.toml: serde is no dependency"]);
     let unused = Package { owners: &[("rhai", &["line", "page"])], ..package };
     let both = "[dependencies]\nserde = '1'\nrhai = '1'";

@@ -40,7 +40,12 @@ fn rings_within(sources: &Sources, graph_of: impl Fn(&str, &str) -> Option<Strin
         let Some(used) = sources.definition(path) else { continue };
         let Some(graph) = path.first().and_then(|first| graph_of(reference.layer(), first)) else { continue };
         if used != reference.position.file {
-            graphs.entry(graph).or_default().entry(reference.position.file.clone()).or_default().insert(used.to_owned());
+            graphs
+                .entry(graph)
+                .or_default()
+                .entry(reference.position.file.clone())
+                .or_default()
+                .insert(used.to_owned());
         }
     }
     let mut rings = Vec::new();

@@ -1,8 +1,9 @@
-//! The layering of the modules, as data, and its tests: which module may use which others, which module owns each third-party crate, which
-//! modules are pure, which may listen for connections, and that no module has an import cycle.
+//! The layering of the modules, as data, and its tests: which module may use which others, which module owns each
+//! third-party crate, which modules are pure, which may listen for connections, and that no module has an import cycle.
 //!
-//! The sources are parsed, so that `super`, groups over several lines, renamed imports and macros are resolved like in the compiler. What
-//! cannot be resolved so is refused outside of tests: imports of everything, `#[path]`, and `include!`.
+//! The sources are parsed, so that `super`, groups over several lines, renamed imports and macros are resolved like in
+//! the compiler. What cannot be resolved so is refused outside of tests: imports of everything, `#[path]`, and
+//! `include!`.
 
 mod cheats;
 mod graph;
@@ -31,7 +32,12 @@ fn every_module_uses_only_allowed_modules() {
 #[test]
 fn every_module_is_in_the_table() {
     let known: BTreeSet<&str> = LAYERS.iter().map(|(module, _)| *module).chain(["lib", "main"]).collect();
-    tell(kopfd().layers().filter(|module| !known.contains(module.as_str())).map(|module| format!("src/{module} is in no layer")));
+    tell(
+        kopfd()
+            .layers()
+            .filter(|module| !known.contains(module.as_str()))
+            .map(|module| format!("src/{module} is in no layer")),
+    );
 }
 
 #[test]
@@ -56,7 +62,11 @@ fn no_layer_has_a_ring_of_imports() {
 #[test]
 fn the_other_packages_have_no_ring_of_imports() {
     for package in [BASE, WIRE, APISERVER] {
-        tell(graph::rings_across_layers(&package.sources()).into_iter().map(|ring| format!("{}src: {ring}", package.folder)));
+        tell(
+            graph::rings_across_layers(&package.sources())
+                .into_iter()
+                .map(|ring| format!("{}src: {ring}", package.folder)),
+        );
     }
 }
 
@@ -70,15 +80,20 @@ fn nothing_hides_references() {
 #[test]
 fn no_part_of_scripts_uses_a_later_one() {
     let sources = kopfd();
-    let part = |file: &str| file.strip_prefix("src/script/").and_then(|name| name.split(['/', '.']).next()).map(str::to_owned);
+    let part =
+        |file: &str| file.strip_prefix("src/script/").and_then(|name| name.split(['/', '.']).next()).map(str::to_owned);
     let rank = |part: &str| SCRIPT_PARTS.iter().position(|known| *known == part);
     let written = sources.references().filter(|reference| !reference.is_test && !reference.is_facade);
     tell(written.filter_map(|Reference { position, target, .. }| {
         let user = part(&position.file)?;
-        let Some(own) = rank(&user) else { return Some(format!("{position}: `{user}` is not among the parts of `script`")) };
+        let Some(own) = rank(&user) else {
+            return Some(format!("{position}: `{user}` is not among the parts of `script`"));
+        };
         let Target::Internal(path) = target else { return None };
         let used = part(sources.definition(&path)?)?;
-        rank(&used).is_some_and(|other| other > own).then(|| format!("{position}: {user} must not use {used}, which comes later"))
+        rank(&used)
+            .is_some_and(|other| other > own)
+            .then(|| format!("{position}: {user} must not use {used}, which comes later"))
     }));
 }
 
@@ -115,7 +130,11 @@ fn modules_are_public_only_where_tests_and_benchmarks_use_them() {
 fn no_dependency_has_another_name() {
     for package in PACKAGES {
         let text = package.manifest().to_string();
-        tell(text.lines().filter(|line| line.contains("package =")).map(|line| format!("{}Cargo.toml: {line}", package.folder)));
+        tell(
+            text.lines()
+                .filter(|line| line.contains("package ="))
+                .map(|line| format!("{}Cargo.toml: {line}", package.folder)),
+        );
     }
 }
 
@@ -130,7 +149,8 @@ fn every_file_of_tests_is_a_program_or_a_module_of_one() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let text = |path: &Path| std::fs::read_to_string(path).expect("a file of this package");
     let manifest = text(&tests.with_file_name("Cargo.toml"));
-    let files = std::fs::read_dir(&tests).expect("the folder of tests").map(|entry| entry.expect("an entry of it").path());
+    let files =
+        std::fs::read_dir(&tests).expect("the folder of tests").map(|entry| entry.expect("an entry of it").path());
     let files: Vec<_> = files.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect();
     let stem = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let (programs, others): (Vec<_>, Vec<_>) =
@@ -138,5 +158,11 @@ fn every_file_of_tests_is_a_program_or_a_module_of_one() {
     assert!(programs.len() >= 3, "{programs:?}");
     let programs: Vec<String> = programs.into_iter().map(|path| text(path)).collect();
     let is_module = |name: &str| programs.iter().any(|program| program.contains(&format!("\nmod {name};\n")));
-    tell(others.into_iter().map(|path| stem(path)).filter(|name| !is_module(name)).map(|name| format!("tests/{name}.rs is not compiled")));
+    tell(
+        others
+            .into_iter()
+            .map(|path| stem(path))
+            .filter(|name| !is_module(name))
+            .map(|name| format!("tests/{name}.rs is not compiled")),
+    );
 }

@@ -4,8 +4,8 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::spanned::Spanned as _;
 use syn::visit::{self, Visit};
 use syn::{
-    Attribute, ExprAsync, ExprAwait, ExprPath, ExprUnsafe, File, ItemExternCrate, ItemMod, ItemUse, Macro, Path, Signature, Type, UseTree,
-    Visibility,
+    Attribute, ExprAsync, ExprAwait, ExprPath, ExprUnsafe, File, ItemExternCrate, ItemMod, ItemUse, Macro, Path,
+    Signature, Type, UseTree, Visibility,
 };
 
 use super::sources::ModulePath;
@@ -59,7 +59,13 @@ struct Finder {
 
 impl Finder {
     fn add(&mut self, segments: Vec<String>, line: usize, is_reexport: bool) {
-        self.found.paths.push(Written { module: self.module.clone(), segments, line, is_test: self.is_test, is_reexport });
+        self.found.paths.push(Written {
+            module: self.module.clone(),
+            segments,
+            line,
+            is_test: self.is_test,
+            is_reexport,
+        });
     }
 
     fn add_imports(&mut self, prefix: &[String], tree: &UseTree, is_reexport: bool) {
@@ -72,8 +78,12 @@ impl Finder {
                 self.add_hiding(line, "an import of everything hides what is used: name the items");
                 self.add(prefix.to_vec(), line, is_reexport);
             }
-            UseTree::Name(name) => self.add_import(with(name.ident.to_string()), name.ident.to_string(), tree, is_reexport),
-            UseTree::Rename(rename) => self.add_import(with(rename.ident.to_string()), rename.rename.to_string(), tree, is_reexport),
+            UseTree::Name(name) => {
+                self.add_import(with(name.ident.to_string()), name.ident.to_string(), tree, is_reexport);
+            }
+            UseTree::Rename(rename) => {
+                self.add_import(with(rename.ident.to_string()), rename.rename.to_string(), tree, is_reexport);
+            }
         }
     }
 
@@ -92,7 +102,8 @@ impl Finder {
     /// Finds paths among the tokens of a macro's input.
     fn add_tokens(&mut self, tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
-        let is_colon = |index: usize| matches!(tokens.get(index), Some(TokenTree::Punct(punct)) if punct.as_char() == ':');
+        let is_colon =
+            |index: usize| matches!(tokens.get(index), Some(TokenTree::Punct(punct)) if punct.as_char() == ':');
         let mut index = 0;
         while let Some(token) = tokens.get(index) {
             index += 1;
@@ -102,7 +113,9 @@ impl Finder {
                     if first == "unsafe" {
                         self.found.unsafes.push(first.span().start().line);
                     }
-                    if first == "include" && matches!(tokens.get(index), Some(TokenTree::Punct(punct)) if punct.as_char() == '!') {
+                    if first == "include"
+                        && matches!(tokens.get(index), Some(TokenTree::Punct(punct)) if punct.as_char() == '!')
+                    {
                         self.add_hiding(first.span().start().line, INCLUDED);
                     }
                     let mut segments = vec![first.to_string()];
@@ -156,7 +169,9 @@ impl<'a> Visit<'a> for Finder {
             self.add_hiding(line, "only tests have this name: add `#[cfg(test)]`, or rename the module");
         }
         if matches!(item.vis, Visibility::Public(_)) {
-            self.found.public_modules.push((self.module.iter().cloned().chain([item.ident.to_string()]).collect(), line));
+            self.found
+                .public_modules
+                .push((self.module.iter().cloned().chain([item.ident.to_string()]).collect(), line));
         }
         let Some((_, items)) = &item.content else {
             self.is_test = was_test;
@@ -242,7 +257,11 @@ fn has_path(attribute: &Attribute) -> bool {
         syn::Meta::NameValue(pair) => pair.path.is_ident("path"),
         syn::Meta::List(list) => {
             list.path.is_ident("cfg_attr")
-                && list.tokens.clone().into_iter().any(|token| matches!(token, TokenTree::Ident(name) if name == "path"))
+                && list
+                    .tokens
+                    .clone()
+                    .into_iter()
+                    .any(|token| matches!(token, TokenTree::Ident(name) if name == "path"))
         }
         syn::Meta::Path(_) => false,
     }

@@ -10,7 +10,12 @@ impl Package {
     /// Reads its sources.
     pub(crate) fn sources(&self) -> Sources {
         let sources = Sources::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join(self.folder).join("src"));
-        assert!(sources.layers().any(|module| module == self.known_module), "{}src has no {}", self.folder, self.known_module);
+        assert!(
+            sources.layers().any(|module| module == self.known_module),
+            "{}src has no {}",
+            self.folder,
+            self.known_module
+        );
         sources
     }
 
@@ -36,7 +41,8 @@ pub(crate) fn offence(reference: &Reference) -> Option<String> {
             let used = path.first()?;
             let (_, allowed) = LAYERS.iter().find(|(name, _)| *name == layer)?;
             let is_layer = LAYERS.iter().any(|(name, _)| name == used);
-            (is_layer && used != layer && !allowed.contains(&used.as_str())).then(|| format!("{layer} must not use {used}"))
+            (is_layer && used != layer && !allowed.contains(&used.as_str()))
+                .then(|| format!("{layer} must not use {used}"))
         }
         Target::External(path) => not_its_owner(OWNERS, layer, path),
     };
@@ -48,7 +54,8 @@ fn not_its_owner(table: &[(&str, &[&str])], module: &str, path: &[String]) -> Op
     (!owners.contains(&module)).then(|| format!("{name} belongs to {}", owners.join(" or ")))
 }
 
-/// Returns where the tables of third-party crates differ from the dependencies of a package and from what its modules name.
+/// Returns where the tables of third-party crates differ from the dependencies of a package and from what its modules
+/// name.
 pub(crate) fn differences(package: &Package, manifest: &toml::Table, sources: &Sources) -> Vec<String> {
     let dependencies = dependencies(manifest);
     let listed = || package.owners.iter().map(|(name, _)| *name).chain(package.anywhere.iter().copied());
@@ -63,7 +70,8 @@ pub(crate) fn differences(package: &Package, manifest: &toml::Table, sources: &S
     let place = format!("{}Cargo.toml", package.folder);
     let missing = dependencies.iter().filter(|name| listed().all(|known| known != **name));
     let missing = missing.map(|name| format!("{place}: no table of tests/layering says which modules may use {name}"));
-    let gone = listed().filter(|name| !dependencies.contains(*name)).map(|name| format!("{place}: {name} is no dependency"));
+    let gone =
+        listed().filter(|name| !dependencies.contains(*name)).map(|name| format!("{place}: {name} is no dependency"));
     let owners = package.owners.iter().flat_map(|(name, owners)| owners.iter().map(move |owner| (*name, *owner)));
     let unused = owners.filter(|(name, owner)| named.get(*name).is_none_or(|users| !users.contains(*owner)));
     let unused = unused.map(|(name, owner)| format!("{place}: {owner} does not use {name}"));
@@ -104,7 +112,9 @@ pub(crate) fn impurities(sources: &Sources, pure: &BTreeSet<String>) -> Vec<Stri
     let impure = written.filter_map(|reference| {
         let what = match (sources.origin(&reference.target), &reference.target) {
             (Some(path), _) => is_one_of(IMPURE, &path).then(|| path.join("::")),
-            (None, Target::Internal(path)) => path.first().filter(|used| layers.contains(*used) && !pure.contains(*used)).cloned(),
+            (None, Target::Internal(path)) => {
+                path.first().filter(|used| layers.contains(*used) && !pure.contains(*used)).cloned()
+            }
             (None, Target::External(_)) => None,
         };
         what.map(|what| format!("{}: {} is pure and must not use {what}", reference.position, reference.layer()))
@@ -119,7 +129,8 @@ pub(crate) fn listeners(sources: &Sources, owners: &[&str]) -> Vec<String> {
     let written = sources.references().filter(|reference| !owners.contains(&reference.layer()) && !reference.is_test);
     let found = written.filter_map(|Reference { position, target, .. }| {
         let path = sources.origin(&target)?;
-        is_one_of(LISTENING, &path).then(|| format!("{position}: only `http` of kopfd-base listens, not {}", path.join("::")))
+        is_one_of(LISTENING, &path)
+            .then(|| format!("{position}: only `http` of kopfd-base listens, not {}", path.join("::")))
     });
     found.collect()
 }
@@ -132,7 +143,11 @@ pub(crate) fn needlessly_public(name: &str, sources: &Sources, users: &[&Sources
     });
     let named: BTreeSet<Vec<String>> = named.collect();
     let unnamed = sources.public_modules().filter(|(_, module)| !named.iter().any(|path| path.starts_with(module)));
-    unnamed.map(|(position, module)| format!("{position}: only this crate uses {}: make it `pub(crate)`", module.join("::"))).collect()
+    unnamed
+        .map(|(position, module)| {
+            format!("{position}: only this crate uses {}: make it `pub(crate)`", module.join("::"))
+        })
+        .collect()
 }
 
 /// Returns the code that hides references.

@@ -92,7 +92,8 @@ impl Sources {
         let mut sources = Self { files: BTreeMap::new(), modules: BTreeMap::new(), imports: BTreeMap::new() };
         for (name, text) in files {
             let module = module_of(&name);
-            let syntax = syn::parse_file(&text).unwrap_or_else(|error| panic!("{name}:{}: {error}", error.span().start().line));
+            let syntax =
+                syn::parse_file(&text).unwrap_or_else(|error| panic!("{name}:{}: {error}", error.span().start().line));
             let found = references::find(&module, &syntax);
             for inner in found.modules.iter().cloned().chain([module]) {
                 sources.modules.insert(inner, name.clone());
@@ -107,7 +108,8 @@ impl Sources {
 
     /// Returns the layers: the modules right below the root.
     pub(crate) fn layers(&self) -> impl Iterator<Item = String> {
-        let layers: BTreeSet<String> = self.files.keys().map(|file| Position { file: file.clone(), line: 1 }.layer().to_owned()).collect();
+        let layers: BTreeSet<String> =
+            self.files.keys().map(|file| Position { file: file.clone(), line: 1 }.layer().to_owned()).collect();
         layers.into_iter()
     }
 
@@ -117,7 +119,12 @@ impl Sources {
             found.paths.iter().map(move |path| {
                 let target = self.resolve(&path.module, &path.segments);
                 let is_facade = path.is_reexport && is_below(&path.module, &target);
-                Reference { position: Position { file: file.clone(), line: path.line }, target, is_test: path.is_test, is_facade }
+                Reference {
+                    position: Position { file: file.clone(), line: path.line },
+                    target,
+                    is_test: path.is_test,
+                    is_facade,
+                }
             })
         })
     }
@@ -126,7 +133,10 @@ impl Sources {
     pub(crate) fn imported_from(&self, module: &[&str], other: &str) -> BTreeSet<String> {
         let module: ModulePath = module.iter().map(|segment| (*segment).to_owned()).collect();
         let imported = self.imports.get(&module).into_iter().flat_map(BTreeMap::values);
-        imported.filter(|path| path.first().is_some_and(|first| first == other)).filter_map(|path| path.get(1).cloned()).collect()
+        imported
+            .filter(|path| path.first().is_some_and(|first| first == other))
+            .filter_map(|path| path.get(1).cloned())
+            .collect()
     }
 
     /// Returns the modules that are declared as public, and where.
@@ -139,22 +149,27 @@ impl Sources {
 
     /// Returns the positions of code that hides references, outside of tests, and what it is.
     pub(crate) fn hiding(&self) -> impl Iterator<Item = (Position, &'static str)> {
-        self.files
-            .iter()
-            .flat_map(|(file, found)| found.hiding.iter().map(move |(line, what)| (Position { file: file.clone(), line: *line }, *what)))
+        self.files.iter().flat_map(|(file, found)| {
+            found.hiding.iter().map(move |(line, what)| (Position { file: file.clone(), line: *line }, *what))
+        })
     }
 
     /// Returns the positions of asynchronous code, outside of tests.
     pub(crate) fn waits(&self) -> impl Iterator<Item = Position> {
-        self.files.iter().flat_map(|(file, found)| found.waits.iter().map(move |line| Position { file: file.clone(), line: *line }))
+        self.files
+            .iter()
+            .flat_map(|(file, found)| found.waits.iter().map(move |line| Position { file: file.clone(), line: *line }))
     }
 
     /// Returns the positions of `unsafe`.
     pub(crate) fn unsafes(&self) -> impl Iterator<Item = Position> {
-        self.files.iter().flat_map(|(file, found)| found.unsafes.iter().map(move |line| Position { file: file.clone(), line: *line }))
+        self.files.iter().flat_map(|(file, found)| {
+            found.unsafes.iter().map(move |line| Position { file: file.clone(), line: *line })
+        })
     }
 
-    /// Returns the file that defines an item, across facades. An item that a module has imported from elsewhere counts as its own.
+    /// Returns the file that defines an item, across facades. An item that a module has imported from elsewhere counts
+    /// as its own.
     pub(crate) fn definition(&self, path: &[String]) -> Option<&str> {
         match self.end(path.to_vec(), is_below) {
             End::File(file) => file,
@@ -178,7 +193,8 @@ impl Sources {
         // Longer chains of imports are cycles.
         const MAX_STEPS: usize = 20;
         for _ in 0..MAX_STEPS {
-            let known = (0..=path.len()).rev().find(|length| self.modules.contains_key(&path[..*length])).unwrap_or_default();
+            let known =
+                (0..=path.len()).rev().find(|length| self.modules.contains_key(&path[..*length])).unwrap_or_default();
             let (module, rest) = path.split_at(known);
             let file = End::File(self.modules.get(module).map(String::as_str));
             let imported = rest.first().and_then(|first| self.imports.get(module)?.get(first));

@@ -13,7 +13,8 @@ pub(crate) struct Package {
     pub(crate) anywhere: &'static [&'static str],
 }
 
-/// The engine. The other packages of the workspace are modules of it: `kit`, `http`, `wire`, `apiserver`, and parts of `object`.
+/// The engine. The other packages of the workspace are modules of it: `kit`, `http`, `wire`, `apiserver`, and parts of
+/// `object`.
 pub(crate) const KOPFD: Package = Package {
     folder: "",
     known_module: "handling",
@@ -69,7 +70,8 @@ pub(crate) const BASE: Package = Package {
 };
 
 /// The JSON of API servers.
-pub(crate) const WIRE: Package = Package { folder: "wire/", known_module: "line", owners: &[], anywhere: &["serde", "serde_json"] };
+pub(crate) const WIRE: Package =
+    Package { folder: "wire/", known_module: "line", owners: &[], anywhere: &["serde", "serde_json"] };
 
 /// The embedded API server.
 pub(crate) const APISERVER: Package = Package {
@@ -87,12 +89,37 @@ pub(crate) const APISERVER: Package = Package {
         ("rustls", &["admission"]),
         ("semver", &["cel"]),
         ("sha2", &["discovery"]),
-        ("tokio", &["admission", "api", "bootstrap", "controllers", "faults", "http", "server", "storage", "test_server", "verbs"]),
+        (
+            "tokio",
+            &[
+                "admission",
+                "api",
+                "bootstrap",
+                "controllers",
+                "faults",
+                "http",
+                "server",
+                "storage",
+                "test_server",
+                "verbs",
+            ],
+        ),
         ("tower", &["server", "test_server"]),
         ("tracing", &["api", "rules", "storage"]),
         ("uuid", &["storage"]),
     ],
-    anywhere: &["base64", "bytes", "futures", "http", "jiff", "kopfd_base", "parking_lot", "serde", "serde_json", "thiserror"],
+    anywhere: &[
+        "base64",
+        "bytes",
+        "futures",
+        "http",
+        "jiff",
+        "kopfd_base",
+        "parking_lot",
+        "serde",
+        "serde_json",
+        "thiserror",
+    ],
 };
 
 /// All packages.
@@ -113,10 +140,26 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("http", &["kit", "telemetry"]),
     ("cluster", &["kit", "object", "wire", "telemetry", "http"]),
     ("outside", &["kit", "object", "script", "http"]),
-    ("engines", &["kit", "object", "wire", "handling", "persistence", "script", "manifest", "telemetry", "http", "cluster"]),
+    (
+        "engines",
+        &["kit", "object", "wire", "handling", "persistence", "script", "manifest", "telemetry", "http", "cluster"],
+    ),
     (
         "reactor",
-        &["kit", "object", "wire", "handling", "persistence", "script", "manifest", "telemetry", "http", "cluster", "outside", "engines"],
+        &[
+            "kit",
+            "object",
+            "wire",
+            "handling",
+            "persistence",
+            "script",
+            "manifest",
+            "telemetry",
+            "http",
+            "cluster",
+            "outside",
+            "engines",
+        ],
     ),
     ("apiserver", &["kit", "object", "telemetry", "http"]),
     (
@@ -272,7 +315,8 @@ pub(crate) const IMPURE: &[&str] = &[
     "uuid",
 ];
 
-/// What listens for connections, outside of tests: only `http` of `kopfd-base`, so that limits and TLS are the same for all listeners.
+/// What listens for connections, outside of tests: only `http` of `kopfd-base`, so that limits and TLS are the same for
+/// all listeners.
 pub(crate) const LISTENING: &[&str] = &[
     "axum::serve",
     "hyper::server",
@@ -288,8 +332,19 @@ pub(crate) const LISTENING: &[&str] = &[
 ];
 
 /// The parts of `script`, from the bottom: none may use a later one.
-pub(crate) const SCRIPT_PARTS: [&str; 11] =
-    ["limits", "outside", "values", "interface", "sources", "runtime", "language", "functions", "interpreter", "check", "host"];
+pub(crate) const SCRIPT_PARTS: [&str; 11] = [
+    "limits",
+    "outside",
+    "values",
+    "interface",
+    "sources",
+    "runtime",
+    "language",
+    "functions",
+    "interpreter",
+    "check",
+    "host",
+];
 
 /// The only files with `unsafe`.
 pub(crate) const UNSAFE: [&str; 6] = [

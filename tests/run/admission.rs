@@ -31,8 +31,7 @@ fn complete(patch) { patch.data.completed = "yes"; }
 "#;
 
 /// The limit of operations is one that no machine reaches within the timeout.
-const WEBHOOKS: &str =
-    "[{on: validate, fn: check, timeout: 2s, limits: {operations: 1000000000000}}, {on: mutate, fn: complete, operations: [create]}]";
+const WEBHOOKS: &str = "[{on: validate, fn: check, timeout: 2s, limits: {operations: 1000000000000}}, {on: mutate, fn: complete, operations: [create]}]";
 
 /// A running operator with webhooks, and its log.
 struct Run {
@@ -88,7 +87,10 @@ impl Run {
     /// Sends a request. Returns the status and the body of the answer.
     fn send(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         let mut stream = self.connect();
-        let head = format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
         // A server that refuses a request need not read all of it.
         drop(stream.write_all(format!("{head}{body}").as_bytes()));
         let mut answer = Vec::new();
@@ -141,7 +143,8 @@ fn the_api_server_has_requests_reviewed() {
     let run = Run::start(&cluster, "", WEBHOOKS);
     let api = cluster.client();
     let create = |path: &str, object: &Value| {
-        let request = Request::new(http::Method::POST, format!("{path}?fieldManager=test")).with_json("application/json", object);
+        let request =
+            Request::new(http::Method::POST, format!("{path}?fieldManager=test")).with_json("application/json", object);
         api.runtime.block_on(api.client.request(&request))
     };
     for (kind, plural, id) in [
@@ -161,7 +164,10 @@ fn the_api_server_has_requests_reviewed() {
     assert_eq!(created["data"], json!({"a": "b", "completed": "yes"}));
     let refused = create(maps, &with("wrong", json!({"wrong": "yes"}))).unwrap_err();
     assert_eq!(refused.status(), Some(422));
-    assert!(refused.to_string().contains("check.tested.example.com") && refused.to_string().contains("this is wrong"), "{refused}");
+    assert!(
+        refused.to_string().contains("check.tested.example.com") && refused.to_string().contains("this is wrong"),
+        "{refused}"
+    );
     // Objects that the filters exclude are not called for.
     let mut other = with("other", json!({"wrong": "yes"}));
     other["metadata"]["labels"] = json!({"app": "other"});
@@ -182,7 +188,10 @@ fn a_call_that_uses_up_its_time_denies_its_own_request_only() {
         for stuck in stuck {
             let response = stuck.join().unwrap();
             let message = response["status"]["message"].as_str().unwrap();
-            assert!(response["allowed"] == false && response["status"]["code"] == 500 && message.contains("time"), "{response}");
+            assert!(
+                response["allowed"] == false && response["status"]["code"] == 500 && message.contains("time"),
+                "{response}"
+            );
         }
     });
     let response = run.review("check", &json!({"wrong": "yes"}));
@@ -251,7 +260,9 @@ fn harmful_clients_are_refused_and_others_are_served() {
 fn operators_with_equal_servers_share_a_listener_and_a_reload_does_not_close_it() {
     let cluster = Cluster::start();
     std::fs::create_dir(cluster.path("operators")).unwrap();
-    let script = |text: &str| format!("fn fa(warnings) {{ warnings.push(\"{text}\"); }} fn fb(warnings) {{ warnings.push(\"b\"); }}");
+    let script = |text: &str| {
+        format!("fn fa(warnings) {{ warnings.push(\"{text}\"); }} fn fb(warnings) {{ warnings.push(\"b\"); }}")
+    };
     for (name, webhooks) in [("a", "[{on: validate, fn: fa}]"), ("b", "[{on: validate, fn: fb}]")] {
         cluster.write(&format!("operators/{name}.yaml"), &manifest(name, "", webhooks));
         cluster.write(&format!("operators/{name}.rhai"), &script("first"));
@@ -277,7 +288,12 @@ fn operators_with_equal_servers_share_a_listener_and_a_reload_does_not_close_it(
     // A connection from before is answered, too.
     let body = review(&json!({})).to_string();
     let mut request = String::new();
-    write!(request, "POST /fa HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    write!(
+        request,
+        "POST /fa HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
     open.write_all(request.as_bytes()).unwrap();
     let mut answer = Vec::new();
     drop(open.read_to_end(&mut answer));
@@ -302,14 +318,21 @@ fn clients_need_the_certificates_that_the_settings_ask_for() {
     let mut unknown = run.connect();
     drop(unknown.write_all(b"POST /who HTTP/1.1\r\nhost: x\r\n\r\n"));
     let mut answer = Vec::new();
-    assert!(unknown.read_to_end(&mut answer).is_err() && answer.is_empty(), "a client without a certificate is answered");
+    assert!(
+        unknown.read_to_end(&mut answer).is_err() && answer.is_empty(),
+        "a client without a certificate is answered"
+    );
 
     let certificate = authority.issue_for_client("kube-apiserver", validity).unwrap();
     let chain = CertificateDer::pem_slice_iter(certificate.chain.as_bytes()).collect::<Result<Vec<_>, _>>().unwrap();
     let key = PrivateKeyDer::from_pem_slice(certificate.key.as_bytes()).unwrap();
     let trust = Arc::new(kopfd::http::Trust::of_pem(run.authority.as_bytes()));
     kopfd::http::install_crypto_provider();
-    let config = ClientConfig::builder().dangerous().with_custom_certificate_verifier(trust).with_client_auth_cert(chain, key).unwrap();
+    let config = ClientConfig::builder()
+        .dangerous()
+        .with_custom_certificate_verifier(trust)
+        .with_client_auth_cert(chain, key)
+        .unwrap();
     let mut stream = run.connect_with(config);
     let body = review(&json!({})).to_string();
     let head = format!("POST /who HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());

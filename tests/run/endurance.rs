@@ -1,5 +1,6 @@
-//! An operator under everything at once: reloads, objects that come, change and go, timers and daemons that start and stop, and objects that
-//! bring hostile scripts to their limits. No change is lost or handled twice, no watch is opened anew, and memory does not grow.
+//! An operator under everything at once: reloads, objects that come, change and go, timers and daemons that start and
+//! stop, and objects that bring hostile scripts to their limits. No change is lost or handled twice, no watch is opened
+//! anew, and memory does not grow.
 //!
 //! `KOPFD_ENDURANCE_SECONDS` is the length of the run. Up to a thousand reloads are spread over it.
 
@@ -35,8 +36,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const CHANGES_PER_ATTACK: usize = 50;
 const ATTACKERS: usize = 10;
 
-/// The growth of the resident memory that counts as none: the median of the last quarter over that of the second. In a short run, the allocator
-/// still gathers pages for the largest of the hostile calls.
+/// The growth of the resident memory that counts as none: the median of the last quarter over that of the second. In a
+/// short run, the allocator still gathers pages for the largest of the hostile calls.
 const MAX_GROWTH: f64 = 1.10;
 const MAX_GROWTH_OF_A_MINUTE: f64 = 1.25;
 
@@ -90,7 +91,8 @@ const ATTACKS: [&str; 8] = [
 /// The script of a revision. Every tenth one changes the index, the timer and the daemon, too.
 fn script(revision: usize) -> String {
     let tenth = revision / 10;
-    let attacks: Vec<String> = ATTACKS.iter().enumerate().map(|(number, text)| format!("{number} => {{ {text} }}")).collect();
+    let attacks: Vec<String> =
+        ATTACKS.iter().enumerate().map(|(number, text)| format!("{number} => {{ {text} }}")).collect();
     let attacks = attacks.join("\n");
     format!(
         "// Revision {revision}
@@ -142,7 +144,8 @@ fn read(log: BufReader<ChildStderr>, reloads: &AtomicUsize) -> Told {
             reloads.fetch_add(1, Ordering::Relaxed);
         } else if message.contains("has used up its budget") {
             told.overruns += 1;
-        } else if message.contains("lines were dropped") || (name.starts_with("good") && fields["severity"] == "error") {
+        } else if message.contains("lines were dropped") || (name.starts_with("good") && fields["severity"] == "error")
+        {
             told.wrong.push(line);
         }
     }
@@ -171,7 +174,16 @@ impl Soak {
         cluster.write("operator.yaml", MANIFEST);
         cluster.write("main.rhai", &script(0));
         let mut command = cluster.kopfd();
-        command.args(["run", "operator.yaml", "--kubeconfig", "kubeconfig", "--log-format", "json", "-L", "http://127.0.0.1:0/healthz"]);
+        command.args([
+            "run",
+            "operator.yaml",
+            "--kubeconfig",
+            "kubeconfig",
+            "--log-format",
+            "json",
+            "-L",
+            "http://127.0.0.1:0/healthz",
+        ]);
         let mut run = Process::start_for(&mut command, lifetime);
         let mut log = BufReader::new(run.stderr.take().unwrap());
         let mut line = String::new();
@@ -220,7 +232,8 @@ impl Soak {
     }
 
     fn patch(&self, name: &str, patch: &Value) {
-        let request = Request::new(Method::PATCH, format!("{THINGS}/{name}")).with_json("application/merge-patch+json", patch);
+        let request =
+            Request::new(Method::PATCH, format!("{THINGS}/{name}")).with_json("application/merge-patch+json", patch);
         self.api.send(&request).unwrap();
     }
 
@@ -259,7 +272,8 @@ impl Soak {
     /// Returns the number of requests that open a watch.
     fn watches(&self) -> u64 {
         let text = ask(&self.endpoint, "GET", "/metrics").1;
-        let lines = text.lines().filter(|line| line.starts_with("kopfd_api_requests_total{") && line.contains("\"watch\""));
+        let lines =
+            text.lines().filter(|line| line.starts_with("kopfd_api_requests_total{") && line.contains("\"watch\""));
         lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
     }
 
@@ -288,7 +302,8 @@ impl Soak {
 
     fn is_handled(&self, good: &Good) -> bool {
         let found = self.api.send(&Request::get(format!("{THINGS}/{}", good.name))).unwrap();
-        let essence = found["metadata"]["annotations"]["kopf.zalando.org/last-handled-configuration"].as_str().unwrap_or("{}");
+        let essence =
+            found["metadata"]["annotations"]["kopf.zalando.org/last-handled-configuration"].as_str().unwrap_or("{}");
         serde_json::from_str::<Value>(essence).unwrap()["spec"]["n"] == good.n
     }
 
@@ -316,7 +331,8 @@ fn median(numbers: &[f64]) -> f64 {
 
 #[test]
 fn reloads_churn_and_hostile_neighbours_at_once_lose_nothing_and_leak_nothing() {
-    let seconds = std::env::var("KOPFD_ENDURANCE_SECONDS").map_or(SECONDS, |text| text.parse().expect("a number of seconds"));
+    let seconds =
+        std::env::var("KOPFD_ENDURANCE_SECONDS").map_or(SECONDS, |text| text.parse().expect("a number of seconds"));
     let length = Duration::from_secs(seconds);
     let mut soak = Soak::start(length + 4 * LIMIT);
     soak.good = (0..OBJECTS).map(|_| soak.create_good()).collect();
@@ -357,8 +373,12 @@ fn reloads_churn_and_hostile_neighbours_at_once_lose_nothing_and_leak_nothing() 
         times.push(milliseconds(at[0].saturating_duration_since(soak.changed_at[key])));
     }
     times.sort_by(f64::total_cmp);
-    let unhandled: BTreeSet<&str> =
-        soak.good.iter().filter(|good| !told.handled.contains_key(&(good.name.clone(), good.n))).map(|good| &*good.name).collect();
+    let unhandled: BTreeSet<&str> = soak
+        .good
+        .iter()
+        .filter(|good| !told.handled.contains_key(&(good.name.clone(), good.n)))
+        .map(|good| &*good.name)
+        .collect();
     assert!(unhandled.is_empty(), "{unhandled:?}");
     assert!(told.wrong.is_empty(), "{:#?}", told.wrong);
     assert!(revision > 0, "no change of the script was followed");

@@ -1,4 +1,5 @@
-//! Hooks of the built binary: credentials on real connections, on the listener of the probes and on one of their own, reloads, and touches.
+//! Hooks of the built binary: credentials on real connections, on the listener of the probes and on one of their own,
+//! reloads, and touches.
 
 use std::io::{BufRead as _, BufReader, Lines};
 use std::net::{TcpListener, TcpStream};
@@ -55,7 +56,17 @@ impl Run {
     /// Starts the operator, and waits for the listener that a line of the log tells.
     fn start(cluster: &Cluster, told: &str) -> Self {
         let mut command = cluster.kopfd();
-        command.args(["run", "-c", "operators", "--kubeconfig", "kubeconfig", "--log-format", "plain", "-L", "http://127.0.0.1:0/healthz"]);
+        command.args([
+            "run",
+            "-c",
+            "operators",
+            "--kubeconfig",
+            "kubeconfig",
+            "--log-format",
+            "plain",
+            "-L",
+            "http://127.0.0.1:0/healthz",
+        ]);
         let mut process = Process::start(&mut command);
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
         let line = lines.by_ref().map(Result::unwrap).find(|line| line.contains(told)).unwrap();
@@ -82,10 +93,16 @@ impl Run {
     }
 }
 
-fn exchange(stream: &mut (impl std::io::Read + std::io::Write), line: &str, headers: &[(&str, &str)], body: &str) -> (u16, String) {
+fn exchange(
+    stream: &mut (impl std::io::Read + std::io::Write),
+    line: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> (u16, String) {
     let headers = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect::<Vec<_>>().concat();
     let length = body.len();
-    let head = format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}");
+    let head =
+        format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}");
     // The server may answer before it has read everything.
     drop(stream.write_all(head.as_bytes()));
     let mut answer = Vec::new();
@@ -95,7 +112,12 @@ fn exchange(stream: &mut (impl std::io::Read + std::io::Write), line: &str, head
 }
 
 fn signed(key: &str, body: &str) -> String {
-    let form = Signature { header: String::new(), algorithm: Algorithm::Sha256, prefix: "sha256=".to_owned(), encoding: Encoding::Hex };
+    let form = Signature {
+        header: String::new(),
+        algorithm: Algorithm::Sha256,
+        prefix: "sha256=".to_owned(),
+        encoding: Encoding::Hex,
+    };
     form.sign(key.as_bytes(), body.as_bytes())
 }
 
@@ -106,7 +128,8 @@ fn prepared(settings: &str, hooks: &str) -> Cluster {
     cluster.write("operators/a.rhai", SCRIPT);
     let api = cluster.client();
     for secret in [secret("github", "secret", "It's a Secret to Everybody"), secret("ci", "token", "s3cret\n")] {
-        let request = Request::new(http::Method::POST, "/api/v1/namespaces/default/secrets").with_json("application/json", &secret);
+        let request = Request::new(http::Method::POST, "/api/v1/namespaces/default/secrets")
+            .with_json("application/json", &secret);
         api.send(&request).unwrap();
     }
     cluster
@@ -120,7 +143,8 @@ fn requests_are_verified_limited_and_touch_objects() {
     let mut run = Run::start(&cluster, "Probes are answered at");
     let body = r#"{"after": "6dcb09b"}"#;
     let signature = signed("It's a Secret to Everybody", body);
-    let push = |signature: &str, body: &str| run.send("POST /github", &[JSON, ("X-Hub-Signature-256", signature)], body);
+    let push =
+        |signature: &str, body: &str| run.send("POST /github", &[JSON, ("X-Hub-Signature-256", signature)], body);
     let (status, answer) = push(&signature, body);
     assert!(status == 200 && answer.ends_with(r#"{"after":"6dcb09b","touched":true}"#), "{answer}");
     assert_eq!(run.send("POST /github", &[JSON], body).0, 401);
@@ -175,7 +199,8 @@ fn hooks_follow_a_reload_and_replaced_secrets() {
     run.wait_for("Operator 'a' is reloaded");
     assert_eq!((run.send("GET /open", &[], "").0, run.send("GET /closed", &[], "").0), (404, 200));
     let patch = json!({"data": {"token": STANDARD.encode("renewed")}});
-    let request = Request::patch("/api/v1/namespaces/default/secrets/ci").with_json("application/merge-patch+json", &patch);
+    let request =
+        Request::patch("/api/v1/namespaces/default/secrets/ci").with_json("application/merge-patch+json", &patch);
     cluster.client().send(&request).unwrap();
     let began = std::time::Instant::now();
     while ci(&run, "Bearer renewed").0 != 202 {
@@ -208,13 +233,18 @@ fn a_listener_of_their_own_asks_for_client_certificates() {
             None => config.with_no_client_auth(),
             Some(name) => {
                 let certificate = authority.issue_for_client(name, validity).unwrap();
-                let chain = CertificateDer::pem_slice_iter(certificate.chain.as_bytes()).collect::<Result<Vec<_>, _>>().unwrap();
-                config.with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(certificate.key.as_bytes()).unwrap()).unwrap()
+                let chain = CertificateDer::pem_slice_iter(certificate.chain.as_bytes())
+                    .collect::<Result<Vec<_>, _>>()
+                    .unwrap();
+                config
+                    .with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(certificate.key.as_bytes()).unwrap())
+                    .unwrap()
             }
         };
         let config = Arc::new(config);
         for _ in 0..600 {
-            let connection = ClientConnection::new(Arc::clone(&config), ServerName::try_from("localhost").unwrap()).unwrap();
+            let connection =
+                ClientConnection::new(Arc::clone(&config), ServerName::try_from("localhost").unwrap()).unwrap();
             let mut stream = StreamOwned::new(connection, TcpStream::connect(&run.address).unwrap());
             let answer = exchange(&mut stream, "POST /h/who", &[], "");
             if answer.0 != 503 {
@@ -234,7 +264,15 @@ fn a_listener_of_their_own_asks_for_client_certificates() {
 fn an_operator_whose_hooks_nobody_can_reach_does_not_run() {
     let cluster = prepared("", HOOKS);
     let mut command = cluster.kopfd();
-    let output = crate::child::output(command.args(["run", "-c", "operators", "--kubeconfig", "kubeconfig", "--log-format", "plain"]));
+    let output = crate::child::output(command.args([
+        "run",
+        "-c",
+        "operators",
+        "--kubeconfig",
+        "kubeconfig",
+        "--log-format",
+        "plain",
+    ]));
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && text.contains("settings.hooks.server"), "{text}");
 }

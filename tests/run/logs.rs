@@ -39,8 +39,11 @@ const HOSTILE: &str = "one\n[2024-02-29 12:34:56,789] kopfd.objects        [ERRO
 /// Tells whether a line is the first one of an entry, or marked as a further one.
 fn is_entry(form: &str, line: &str) -> bool {
     match form {
-        "full" => regex::Regex::new(r"^(\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] [\w.:]+ *\[[A-Z]+ *\] |\t)").unwrap().is_match(line),
-        "json" => serde_json::from_str::<Value>(line).is_ok_and(|entry| entry["message"].is_string() && entry["timestamp"].is_string()),
+        "full" => regex::Regex::new(r"^(\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] [\w.:]+ *\[[A-Z]+ *\] |\t)")
+            .unwrap()
+            .is_match(line),
+        "json" => serde_json::from_str::<Value>(line)
+            .is_ok_and(|entry| entry["message"].is_string() && entry["timestamp"].is_string()),
         _ => !line.starts_with("forged") && !line.starts_with("[2024-02-29") && !line.starts_with('{'),
     }
 }
@@ -65,7 +68,9 @@ fn no_text_of_an_object_or_a_script_forges_lines_or_controls_terminals() {
         let run = Run::start(&cluster, form);
         api.send(&Request::post(path).with_json("application/json", &role)).unwrap();
         let is_handled = |list: &Value| {
-            let handled = |role: &Value| role["metadata"]["annotations"]["kopf.zalando.org/last-handled-configuration"].is_string();
+            let handled = |role: &Value| {
+                role["metadata"]["annotations"]["kopf.zalando.org/last-handled-configuration"].is_string()
+            };
             list["items"].as_array().unwrap().iter().filter(|role| role["metadata"]["name"] == *name).all(handled)
         };
         api.wait(&format!("{path}?labelSelector=app%3Dtested"), is_handled);
@@ -76,7 +81,8 @@ fn no_text_of_an_object_or_a_script_forges_lines_or_controls_terminals() {
             assert!(!line.strip_prefix('\t').unwrap_or(line).contains(visible::is_hidden), "{form}: {line:?}");
         }
         if form == "json" {
-            let has_all = |line: &str| serde_json::from_str::<Value>(line).unwrap()["message"] == *format!("{name}{HOSTILE}");
+            let has_all =
+                |line: &str| serde_json::from_str::<Value>(line).unwrap()["message"] == *format!("{name}{HOSTILE}");
             assert!(log.lines().any(has_all), "the text itself is kept:\n{log}");
         }
     }
@@ -117,7 +123,8 @@ fn values_of_secrets_are_in_no_log() {
             let handled = |text: &str| {
                 let text = text.to_owned();
                 move |found: &Value| {
-                    let essence = found["metadata"]["annotations"]["kopf.zalando.org/last-handled-configuration"].as_str();
+                    let essence =
+                        found["metadata"]["annotations"]["kopf.zalando.org/last-handled-configuration"].as_str();
                     essence.is_some_and(|essence| essence.contains(&text))
                 }
             };
@@ -136,9 +143,13 @@ fn values_of_secrets_are_in_no_log() {
             for line in log.lines() {
                 assert!(!values.iter().any(|value| line.contains(value)), "{form}, {stored}: {line}");
             }
-            let events = api.runtime.block_on(api.client.request(&Request::get("/api/v1/namespaces/default/events"))).unwrap();
+            let events =
+                api.runtime.block_on(api.client.request(&Request::get("/api/v1/namespaces/default/events"))).unwrap();
             let events = String::from_utf8(events.body.to_vec()).unwrap();
-            assert!(events.contains("is in progress") && !values.iter().any(|value| events.contains(value)), "{events}");
+            assert!(
+                events.contains("is in progress") && !values.iter().any(|value| events.contains(value)),
+                "{events}"
+            );
         }
     }
 }
@@ -146,22 +157,33 @@ fn values_of_secrets_are_in_no_log() {
 #[test]
 fn digests_need_a_usable_key() {
     let cluster = Cluster::start();
-    let manifest = super::operator("create", "return 1;").replace("settings: {", "settings: {persistence: {secrets: digests}, ");
+    let manifest =
+        super::operator("create", "return 1;").replace("settings: {", "settings: {persistence: {secrets: digests}, ");
     cluster.write("operator.yaml", &manifest);
     let printed = |arguments: &[&str]| {
-        let run = super::output(cluster.kopfd().args(["run", "operator.yaml", "--kubeconfig", "kubeconfig"]).args(arguments));
+        let run =
+            super::output(cluster.kopfd().args(["run", "operator.yaml", "--kubeconfig", "kubeconfig"]).args(arguments));
         assert_eq!(run.status.code(), Some(1));
         String::from_utf8(run.stderr).unwrap()
     };
-    let hint =
-        "hint: `head -c 32 /dev/urandom | base64 > FILE` makes a key; name the file by `--secrets-key-file` or KOPFD_SECRETS_KEY_FILE\n";
-    assert_eq!(printed(&[]), format!("error: the setting persistence.secrets of operator 'tested' is `digests`, and needs a key\n{hint}"));
+    let hint = "hint: `head -c 32 /dev/urandom | base64 > FILE` makes a key; name the file by `--secrets-key-file` or KOPFD_SECRETS_KEY_FILE\n";
+    assert_eq!(
+        printed(&[]),
+        format!("error: the setting persistence.secrets of operator 'tested' is `digests`, and needs a key\n{hint}")
+    );
     cluster.write("short.key", "a-secret-key");
     let refused = printed(&["--secrets-key-file", "short.key"]);
     let reason = "the key in line 1 has fewer than 32 characters";
     assert_eq!(refused, format!("error: the keys of digests in short.key cannot be used: {reason}\n{hint}"));
-    assert!(printed(&["--secrets-key-file", "none.key"]).starts_with("error: the keys of digests in none.key cannot be used: "));
+    assert!(
+        printed(&["--secrets-key-file", "none.key"])
+            .starts_with("error: the keys of digests in none.key cannot be used: ")
+    );
     let mut command = cluster.kopfd();
     command.args(["run", "operator.yaml", "--kubeconfig", "kubeconfig"]).env("KOPFD_SECRETS_KEY_FILE", "short.key");
-    assert_eq!(String::from_utf8(super::output(&mut command).stderr).unwrap(), refused, "the variable names the file, too");
+    assert_eq!(
+        String::from_utf8(super::output(&mut command).stderr).unwrap(),
+        refused,
+        "the variable names the file, too"
+    );
 }

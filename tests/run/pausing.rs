@@ -53,14 +53,24 @@ struct Pausing {
 
 impl Pausing {
     fn start() -> Self {
-        let peering = json!({"apiVersion": "kopf.dev/v1", "kind": "ClusterKopfPeering", "metadata": {"name": "default"}});
+        let peering =
+            json!({"apiVersion": "kopf.dev/v1", "kind": "ClusterKopfPeering", "metadata": {"name": "default"}});
         let objects = format!("{DEFINITIONS}\n---\n{peering}\n---\n{}", object("default", "one"));
         let cluster = Cluster::start_with_options(&objects, LIFETIME, &["--control"]);
         cluster.write("operator.yaml", MANIFEST);
         cluster.write("code.rhai", SCRIPT);
         let log = cluster.path("log");
         let mut command = cluster.kopfd();
-        command.args(["run", "operator.yaml", "--kubeconfig", "kubeconfig", "--log-format", "plain", "-L", "http://127.0.0.1:0/healthz"]);
+        command.args([
+            "run",
+            "operator.yaml",
+            "--kubeconfig",
+            "kubeconfig",
+            "--log-format",
+            "plain",
+            "-L",
+            "http://127.0.0.1:0/healthz",
+        ]);
         let process = Process::start(command.stderr(std::fs::File::create(&log).unwrap()));
         let api = cluster.client();
         Self { cluster, api, _process: process, log }
@@ -98,7 +108,9 @@ impl Pausing {
     fn lists(&self) -> usize {
         let recorded = self.api.send(&Request::get("/_dev/requests")).unwrap();
         let requests = recorded["requests"].as_array().unwrap().iter();
-        let is_list = |request: &Value| request["verb"] == "list" || request["path"].as_str().unwrap().contains("sendInitialEvents=true");
+        let is_list = |request: &Value| {
+            request["verb"] == "list" || request["path"].as_str().unwrap().contains("sendInitialEvents=true")
+        };
         requests.filter(|request| request["resource"] == "configmaps" && is_list(request)).count()
     }
 
@@ -149,7 +161,11 @@ fn a_pause_closes_watches_and_lets_handlers_end_while_probes_events_and_webhooks
     operator.api.wait_until_handled("default", "one");
     operator.api.wait("/api/v1/namespaces/default/events", |events| {
         let mut posted = events["items"].as_array().unwrap().iter();
-        posted.any(|event| event["reason"] == "Ended" && event["message"] == "one has ended" && event["involvedObject"]["name"] == "one")
+        posted.any(|event| {
+            event["reason"] == "Ended"
+                && event["message"] == "one has ended"
+                && event["involvedObject"]["name"] == "one"
+        })
     });
     let found = operator.api.send(&Request::get("/_dev/watchers")).unwrap();
     assert_eq!(watches(&found, "configmaps"), 0, "{found}");

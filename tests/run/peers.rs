@@ -1,4 +1,5 @@
-//! Peers of the built binary: the options of `run` about peering, and `freeze` and `resume`, with their environment variables and exit codes.
+//! Peers of the built binary: the options of `run` about peering, and `freeze` and `resume`, with their environment
+//! variables and exit codes.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -75,7 +76,14 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn start(cluster: &'a Cluster, options: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = cluster.kopfd();
-        command.args(["run", "operator.yaml", "--kubeconfig", "kubeconfig", "--verbose", "--liveness=http://127.0.0.1:0/healthz"]);
+        command.args([
+            "run",
+            "operator.yaml",
+            "--kubeconfig",
+            "kubeconfig",
+            "--verbose",
+            "--liveness=http://127.0.0.1:0/healthz",
+        ]);
         command.args(options).env("POD_ID", POD).envs(environment.iter().copied());
         command.stderr(std::fs::File::create(cluster.path("run.log")).unwrap());
         Self { cluster, process: Process::start(&mut command), title: format!("{options:?} {environment:?}") }
@@ -90,8 +98,10 @@ impl<'a> Run<'a> {
         let began = Instant::now();
         loop {
             let log = self.log();
-            let told = log.lines().find_map(|line| Some(line.split_once("Probes are answered at ")?.1.rsplit_once('(')?.1));
-            let metrics = told.map(|address| ask(address.trim_end_matches(")."), "GET", "/metrics").1).unwrap_or_default();
+            let told =
+                log.lines().find_map(|line| Some(line.split_once("Probes are answered at ")?.1.rsplit_once('(')?.1));
+            let metrics =
+                told.map(|address| ask(address.trim_end_matches(")."), "GET", "/metrics").1).unwrap_or_default();
             if let Some(found) = condition(&log, &metrics) {
                 return found;
             }
@@ -104,7 +114,11 @@ impl<'a> Run<'a> {
         self.process.signal("TERM");
         assert_eq!(self.process.wait(LIMIT).code(), Some(0), "{}:\n{}", self.title, self.log());
         for name in ["default", "named"] {
-            assert_eq!(record(&records(self.cluster, None, name), POD), None, "an operator that ends removes its record");
+            assert_eq!(
+                record(&records(self.cluster, None, name), POD),
+                None,
+                "an operator that ends removes its record"
+            );
         }
     }
 }
@@ -122,13 +136,16 @@ fn observed(cluster: &Cluster, options: &[&str], environment: &[(&str, &str)]) -
     let run = Run::start(cluster, options, environment);
     let observed = run.eventually(|log, metrics| {
         let own = ["default", "named"].map(|name| (name, record(&records(cluster, None, name), POD)));
-        let own: Vec<(&'static str, i64)> = own.into_iter().filter_map(|(name, record)| Some((name, record?.0))).collect();
+        let own: Vec<(&'static str, i64)> =
+            own.into_iter().filter_map(|(name, record)| Some((name, record?.0))).collect();
         match own[..] {
             [] if log.contains("warned of one") => Some(Expected::Alone),
             [] if is_paused(metrics) && log.contains("Keep-alive in 'absent' cluster-wide: not found.") => {
                 Some(Expected::Waiting("absent"))
             }
-            [(name, priority)] if has_peer(metrics, "higher") && is_paused(metrics) => Some(Expected::Paused(name, priority)),
+            [(name, priority)] if has_peer(metrics, "higher") && is_paused(metrics) => {
+                Some(Expected::Paused(name, priority))
+            }
             [(name, priority)] if has_peer(metrics, "lower") => Some(Expected::Active(name, priority)),
             [] | [_] => None,
             [..] => panic!("{}: {own:?}", run.title),
@@ -175,7 +192,9 @@ fn peers_follow_the_options_or_the_environment() {
     }
 
     // The command line is stronger than the settings.
-    let settings = |peering: &str| operator("event", WARNING).replace("settings: {", &format!("settings: {{peering: {{{peering}}}, "));
+    let settings = |peering: &str| {
+        operator("event", WARNING).replace("settings: {", &format!("settings: {{peering: {{{peering}}}, "))
+    };
     cluster.write("operator.yaml", &settings("standalone: true, priority: 7"));
     let ways: [(Way, Expected); 4] = [
         ((&[], &[]), Alone),
@@ -204,10 +223,14 @@ fn a_mandatory_peering_that_the_server_does_not_serve_yet_at_the_start_is_found_
     let fault = json!({"match": {"group": "kopf.dev"}, "action": {"status": {"code": 404}}});
     cluster.client().send(&Request::new(Method::POST, faults).with_json("application/json", &fault)).unwrap();
     let run = Run::start(&cluster, &["-P", "named", "-p", "2"], &[]);
-    run.eventually(|log, _| log.contains("the peering is mandatory, and the cluster has no CRD of peerings").then_some(()));
+    run.eventually(|log, _| {
+        log.contains("the peering is mandatory, and the cluster has no CRD of peerings").then_some(())
+    });
     assert!(!run.log().contains("warned of one"));
     cluster.client().send(&Request::new(Method::DELETE, faults)).unwrap();
-    run.eventually(|log, _| (log.contains("The cluster has the CRD of peerings.") && log.contains("warned of one")).then_some(()));
+    run.eventually(|log, _| {
+        (log.contains("The cluster has the CRD of peerings.") && log.contains("warned of one")).then_some(())
+    });
     run.stop();
 }
 
@@ -216,7 +239,8 @@ fn an_operator_in_development_handles_objects_and_another_one_does_not() {
     let cluster = cluster(&[peering(None, "default", 100)]);
     let paused = Run::start(&cluster, &["-p", "99"], &[]);
     paused.eventually(|log, metrics| {
-        (is_paused(metrics) && log.contains("Pausing operations in favour of [<Peer peer: priority=100, ")).then_some(())
+        (is_paused(metrics) && log.contains("Pausing operations in favour of [<Peer peer: priority=100, "))
+            .then_some(())
     });
     assert!(!paused.log().contains("warned of one"));
     paused.stop();
@@ -240,7 +264,10 @@ fn options_of_peering_without_a_meaning_are_errors_of_the_command_line() {
     ];
     for ((options, environment), expected) in ways {
         let mut command = cluster.kopfd();
-        command.args(["run", "operator.yaml", "--kubeconfig", "kubeconfig"]).args(options).envs(environment.iter().copied());
+        command
+            .args(["run", "operator.yaml", "--kubeconfig", "kubeconfig"])
+            .args(options)
+            .envs(environment.iter().copied());
         let ended = output(&mut command);
         let printed = String::from_utf8(ended.stderr).unwrap();
         assert_eq!(ended.status.code(), Some(2), "{printed}");
@@ -267,7 +294,8 @@ fn with_places() -> Cluster {
     cluster(&objects)
 }
 
-/// Returns the places, as `*` or a namespace, with a record of an identity, which is removed; and its priority and lifetime.
+/// Returns the places, as `*` or a namespace, with a record of an identity, which is removed; and its priority and
+/// lifetime.
 fn taken(cluster: &Cluster, identity: &str) -> (Vec<&'static str>, Option<(i64, i64)>) {
     let (mut places, mut found) = (Vec::new(), None);
     for (namespace, name) in PLACES {
@@ -325,23 +353,33 @@ fn a_freeze_follows_the_options_or_the_environment() {
             ),
             (everywhere, 9, 7_200, "me"),
         ),
-        ((&["-i", ""], &[("L", ""), ("KOPFD_FREEZE_PRIORITY", ""), ("KOPFD_FREEZE_DEV", "")]), (everywhere, 100, 600, PERSON)),
+        (
+            (&["-i", ""], &[("L", ""), ("KOPFD_FREEZE_PRIORITY", ""), ("KOPFD_FREEZE_DEV", "")]),
+            (everywhere, 100, 600, PERSON),
+        ),
     ];
     for ((options, environment), (places, priority, seconds, identity)) in ways {
         let is_short = environment.iter().any(|(name, _)| *name == "L");
         let environment: Vec<(&str, &str)> = environment.iter().copied().filter(|(name, _)| *name != "L").collect();
-        let arguments = [&["freeze", "--kubeconfig", "kubeconfig"][..], if is_short { lifetime } else { &[] }, options].concat();
+        let arguments =
+            [&["freeze", "--kubeconfig", "kubeconfig"][..], if is_short { lifetime } else { &[] }, options].concat();
         let (code, printed) = commanded(cluster.kopfd(), &arguments, &environment);
         assert_eq!(code, Some(0), "{arguments:?} {environment:?}: {printed}");
         let is_told = printed.contains(&format!("pause for {seconds} seconds")) || options.contains(&"--quiet");
         assert!(is_told, "{arguments:?} {environment:?}: {printed}");
-        assert_eq!(taken(&cluster, identity), (places.to_vec(), Some((priority, seconds))), "{arguments:?} {environment:?}: {printed}");
+        assert_eq!(
+            taken(&cluster, identity),
+            (places.to_vec(), Some((priority, seconds))),
+            "{arguments:?} {environment:?}: {printed}"
+        );
     }
     // The record of a lifetime that is over is removed at once.
     for seconds in ["0", "-5"] {
-        let frozen = commanded(cluster.kopfd(), &["freeze", "--kubeconfig=kubeconfig", "-P", "default", "-t", "60"], &[]);
+        let frozen =
+            commanded(cluster.kopfd(), &["freeze", "--kubeconfig=kubeconfig", "-P", "default", "-t", "60"], &[]);
         assert_eq!(frozen.0, Some(0), "{}", frozen.1);
-        let ended = commanded(cluster.kopfd(), &["freeze", "--kubeconfig=kubeconfig", "-P", "default", "-t", seconds], &[]);
+        let ended =
+            commanded(cluster.kopfd(), &["freeze", "--kubeconfig=kubeconfig", "-P", "default", "-t", seconds], &[]);
         assert_eq!(ended.0, Some(0), "{}", ended.1);
         assert_eq!(record(&records(&cluster, None, "default"), PERSON), None);
     }
@@ -354,26 +392,42 @@ fn a_resume_follows_the_options_or_the_environment() {
     let ways: [(Way, &[&str], &str); 6] = [
         ((&["--peering", "default"], &[]), everywhere, PERSON),
         ((&["-A", "-i", "me"], &[("KOPFD_RESUME_PEERING", "default")]), everywhere, "me"),
-        ((&["--id", "me"], &[("KOPFD_RESUME_PEERING", "default"), ("KOPFD_RESUME_ALL_NAMESPACES", "yes")]), everywhere, "me"),
+        (
+            (&["--id", "me"], &[("KOPFD_RESUME_PEERING", "default"), ("KOPFD_RESUME_ALL_NAMESPACES", "yes")]),
+            everywhere,
+            "me",
+        ),
         ((&["-P", "default", "-n", "prod-*"], &[]), &["prod-a", "prod-b"], PERSON),
         ((&["-P", "default", "--namespace", "test"], &[("KOPFD_RESUME_NAMESPACES", "prod-a")]), &["test"], PERSON),
         (
-            (&[], &[("KOPFD_RESUME_PEERING", "default"), ("KOPFD_RESUME_NAMESPACES", "prod-a test"), ("KOPFD_RESUME_ID", "me")]),
+            (
+                &[],
+                &[
+                    ("KOPFD_RESUME_PEERING", "default"),
+                    ("KOPFD_RESUME_NAMESPACES", "prod-a test"),
+                    ("KOPFD_RESUME_ID", "me"),
+                ],
+            ),
             &["prod-a", "test"],
             "me",
         ),
     ];
     for ((options, environment), places, identity) in ways {
         for scope in [&["-A"][..], &["-n", "*"]] {
-            let arguments = [&["freeze", "--kubeconfig=kubeconfig", "-P", "default", "-t", "60", "--id", identity][..], scope].concat();
+            let arguments =
+                [&["freeze", "--kubeconfig=kubeconfig", "-P", "default", "-t", "60", "--id", identity][..], scope]
+                    .concat();
             let frozen = commanded(cluster.kopfd(), &arguments, &[]);
             assert_eq!(frozen.0, Some(0), "{}", frozen.1);
         }
         let arguments = [&["resume", "--kubeconfig", "kubeconfig"][..], options].concat();
         let (code, printed) = commanded(cluster.kopfd(), &arguments, environment);
         assert_eq!(code, Some(0), "{arguments:?} {environment:?}: {printed}");
-        let left: Vec<&str> =
-            PLACES.map(|(namespace, _)| namespace.unwrap_or("*")).into_iter().filter(|place| !places.contains(place)).collect();
+        let left: Vec<&str> = PLACES
+            .map(|(namespace, _)| namespace.unwrap_or("*"))
+            .into_iter()
+            .filter(|place| !places.contains(place))
+            .collect();
         assert_eq!(taken(&cluster, identity), (left, Some((100, 60))), "{arguments:?} {environment:?}: {printed}");
     }
 }
@@ -383,8 +437,14 @@ fn a_freeze_of_nothing_is_a_warning() {
     let cluster = with_places();
     let ways: [(&[&str], &str); 4] = [
         (&["-P", "absent"], "There is no such object: the peering 'absent'. Nothing has changed."),
-        (&["-P", "absent", "-n", "test"], "There is no such object: the peering 'absent' in 'test'. Nothing has changed."),
-        (&["-P", "default", "-n", "empty"], "There is no such object: the peering 'default' in 'empty'. Nothing has changed."),
+        (
+            &["-P", "absent", "-n", "test"],
+            "There is no such object: the peering 'absent' in 'test'. Nothing has changed.",
+        ),
+        (
+            &["-P", "default", "-n", "empty"],
+            "There is no such object: the peering 'default' in 'empty'. Nothing has changed.",
+        ),
         (&["-P", "default", "-n", "nowhere-*"], "No namespace matches the patterns. Nothing has changed."),
     ];
     for (options, expected) in ways {
@@ -397,8 +457,15 @@ fn a_freeze_of_nothing_is_a_warning() {
     }
     assert_eq!(taken(&cluster, PERSON), (Vec::new(), None));
     // A pattern that also matches a namespace with a peering freezes that.
-    let (code, printed) = commanded(cluster.kopfd(), &["freeze", "-t", "60", "--kubeconfig=kubeconfig", "-P", "default", "-n", "*t*"], &[]);
-    assert!(code == Some(0) && printed.contains("There is no such object: the peering 'default' in 'default'."), "{printed}");
+    let (code, printed) = commanded(
+        cluster.kopfd(),
+        &["freeze", "-t", "60", "--kubeconfig=kubeconfig", "-P", "default", "-n", "*t*"],
+        &[],
+    );
+    assert!(
+        code == Some(0) && printed.contains("There is no such object: the peering 'default' in 'default'."),
+        "{printed}"
+    );
     assert_eq!(taken(&cluster, PERSON), (vec!["test"], Some((100, 60))));
 }
 
@@ -410,9 +477,18 @@ fn mistakes_of_a_freeze_are_told_by_the_exit_code() {
         ((&["freeze", "-t", "60"], &[("KOPFD_FREEZE_PEERING", "")]), "--peering <NAME>"),
         ((&["freeze", "-P", "default"], &[]), "--lifetime <SECONDS|DURATION>"),
         ((&["freeze", "-P", "default", "-t", "soon"], &[]), "expected whole seconds, or a duration such as 15m"),
-        ((&["freeze", "-P", "default"], &[("KOPFD_FREEZE_LIFETIME", "1.5")]), "expected whole seconds, or a duration such as 15m"),
-        ((&["freeze", "-P", "default", "-t", "60", "-p", "high"], &[]), "invalid value 'high' for '--priority <NUMBER>'"),
-        ((&["freeze", "-P", "default", "-t", "60"], &[("KOPFD_FREEZE_DEV", "perhaps")]), "invalid value 'perhaps' for '--dev'"),
+        (
+            (&["freeze", "-P", "default"], &[("KOPFD_FREEZE_LIFETIME", "1.5")]),
+            "expected whole seconds, or a duration such as 15m",
+        ),
+        (
+            (&["freeze", "-P", "default", "-t", "60", "-p", "high"], &[]),
+            "invalid value 'high' for '--priority <NUMBER>'",
+        ),
+        (
+            (&["freeze", "-P", "default", "-t", "60"], &[("KOPFD_FREEZE_DEV", "perhaps")]),
+            "invalid value 'perhaps' for '--dev'",
+        ),
         ((&["freeze", "-P", "default", "-t", "60", "-A", "-n", "a"], &[]), "cannot be used with"),
         ((&["freeze", "-P", "default", "-t", "60", "-A"], &[("KOPFD_FREEZE_NAMESPACES", "a")]), "cannot be used with"),
         ((&["freeze", "-P", "default", "-t", "60", "-n", "[a"], &[]), "is not a pattern of namespaces"),
@@ -422,9 +498,13 @@ fn mistakes_of_a_freeze_are_told_by_the_exit_code() {
         ((&["resume", "-P", "default", "-A"], &[("KOPFD_RESUME_NAMESPACES", "a")]), "cannot be used with"),
     ];
     for ((arguments, environment), expected) in usage {
-        let (code, printed) = commanded(cluster.kopfd(), arguments, &[&[("KUBECONFIG", "kubeconfig")], environment].concat());
+        let (code, printed) =
+            commanded(cluster.kopfd(), arguments, &[&[("KUBECONFIG", "kubeconfig")], environment].concat());
         assert_eq!(code, Some(2), "{arguments:?} {environment:?}: {printed}");
-        assert!(printed.starts_with("error: ") && printed.contains(expected), "{arguments:?} {environment:?}: {printed}");
+        assert!(
+            printed.starts_with("error: ") && printed.contains(expected),
+            "{arguments:?} {environment:?}: {printed}"
+        );
     }
     let text = std::fs::read_to_string(cluster.path("kubeconfig")).unwrap();
     let mut config = kopfd::object::yaml::parse(&text).unwrap().remove(0);
@@ -446,7 +526,10 @@ fn mistakes_of_a_freeze_are_told_by_the_exit_code() {
                 &["--kubeconfig", "stranger.kubeconfig"],
                 "error: cannot look at the kinds of the cluster: the API server refuses the credentials",
             ),
-            (&["--kubeconfig", "absent.kubeconfig"], "error: failed to use the kubeconfig: cannot read absent.kubeconfig: "),
+            (
+                &["--kubeconfig", "absent.kubeconfig"],
+                "error: failed to use the kubeconfig: cannot read absent.kubeconfig: ",
+            ),
             (&["--kubeconfig", "kubeconfig", "--context", "absent"], "error: failed to use the kubeconfig: "),
         ];
         for (options, expected) in failures {

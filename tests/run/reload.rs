@@ -33,7 +33,17 @@ impl Run {
         cluster.write("operators/a.yaml", &manifest("a", "a.dev"));
         cluster.write("operators/a.rhai", &script("first"));
         let mut command = cluster.kopfd();
-        command.args(["run", "-c", "operators", "--kubeconfig", "kubeconfig", "--log-format", "plain", "-L", "http://127.0.0.1:0/healthz"]);
+        command.args([
+            "run",
+            "-c",
+            "operators",
+            "--kubeconfig",
+            "kubeconfig",
+            "--log-format",
+            "plain",
+            "-L",
+            "http://127.0.0.1:0/healthz",
+        ]);
         let mut process = Process::start(&mut command);
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
         let told = lines.by_ref().map(Result::unwrap).find(|line| line.contains("Probes are answered at")).unwrap();
@@ -136,7 +146,10 @@ fn an_added_operator_that_cannot_run_leaves_the_others_in_service_until_it_is_me
     cluster.client().create(&object("default", "three"));
     run.wait_for("three first");
     let ready = run.answer("/readyz");
-    assert!(ready.contains("200 OK") && ready.contains("note: operator 'b' cannot run: ") && ready.contains("no disk"), "{ready}");
+    assert!(
+        ready.contains("200 OK") && ready.contains("note: operator 'b' cannot run: ") && ready.contains("no disk"),
+        "{ready}"
+    );
     run.process.signal("HUP");
     run.wait_for("Operator 'b' cannot continue: ");
     cluster.write("operators/b.yaml", &manifest("b", "b.dev"));
@@ -144,7 +157,8 @@ fn an_added_operator_that_cannot_run_leaves_the_others_in_service_until_it_is_me
     run.wait_for("one is seen by b");
     assert!(!run.answer("/readyz").contains("note:"));
     // Another name is another operator.
-    cluster.write("operators/b.yaml", &starting_by("b", "throw permanent(\"no disk\");").replace("name: b}", "name: c}"));
+    cluster
+        .write("operators/b.yaml", &starting_by("b", "throw permanent(\"no disk\");").replace("name: b}", "name: c}"));
     run.wait_for("Operator 'c' cannot continue: ");
     cluster.client().create(&object("default", "four"));
     run.wait_for("four first");
@@ -158,7 +172,8 @@ fn a_process_without_an_operator_that_can_run_waits_for_its_files() {
     let cluster = Cluster::start();
     let mut run = Run::start(&cluster);
     run.wait_for("[default/one] Handler 'greet' succeeded.");
-    cluster.write("operators/a.yaml", &starting_by("a", "throw permanent(\"no disk\");").replace("name: a}", "name: c}"));
+    cluster
+        .write("operators/a.yaml", &starting_by("a", "throw permanent(\"no disk\");").replace("name: a}", "name: c}"));
     run.wait_for("Operator 'c' cannot continue: ");
     let ready = run.answer("/readyz");
     assert!(ready.contains("503") && ready.contains("no operator can run"), "{ready}");

@@ -1,5 +1,6 @@
-//! Replicas of the built binary: a hand-over at a signal, a leader that is killed, one that is stopped beyond its lease, and one that cannot
-//! renew its lease while its writes are slow. Each replica has a proxy to the API server that records its writes.
+//! Replicas of the built binary: a hand-over at a signal, a leader that is killed, one that is stopped beyond its
+//! lease, and one that cannot renew its lease while its writes are slow. Each replica has a proxy to the API server
+//! that records its writes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,7 +23,8 @@ use crate::child::{LIMIT, Process, ask};
 /// The Lease of the replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lease {
-    /// The one of the operator, in the namespace of the context. The replicas have most settings by options, and some by variables.
+    /// The one of the operator, in the namespace of the context. The replicas have most settings by options, and some
+    /// by variables.
     Default,
     /// One with another name and namespace. The first replica has all settings by options, the second one by variables.
     Named,
@@ -101,8 +103,13 @@ impl Proxy {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let options = Options { kubeconfig: Some(cluster.path("kubeconfig")), ..Options::default() };
         let client = runtime.block_on(Client::connect(options, Clock::system())).unwrap();
-        let state =
-            ProxyState { client, lease, writes: Mutex::default(), is_cut_for_leases: AtomicBool::new(false), way: AtomicU64::new(0) };
+        let state = ProxyState {
+            client,
+            lease,
+            writes: Mutex::default(),
+            is_cut_for_leases: AtomicBool::new(false),
+            way: AtomicU64::new(0),
+        };
         let state = Arc::new(state);
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let server = format!("http://{}", listener.local_addr().unwrap());
@@ -135,7 +142,12 @@ async fn pass(State(state): State<Arc<ProxyState>>, received: Received) -> Respo
     if method != Method::GET && is_lease && state.is_cut_for_leases.load(Ordering::SeqCst) {
         return std::future::pending().await;
     }
-    let kinds = ["application/json", "application/merge-patch+json", "application/json-patch+json", "application/apply-patch+yaml"];
+    let kinds = [
+        "application/json",
+        "application/merge-patch+json",
+        "application/json-patch+json",
+        "application/apply-patch+yaml",
+    ];
     let given = parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let content_type = kinds.into_iter().find(|kind| *kind == given);
     let request = Request { content_type, body, ..Request::new(method.clone(), path.clone()).repeated(Repeat::Never) };
@@ -161,9 +173,12 @@ async fn pass(State(state): State<Arc<ProxyState>>, received: Received) -> Respo
 }
 
 fn refusal(error: &Error) -> Response {
-    let Error::Status { status, reason, message, details, .. } = error else { return StatusCode::BAD_GATEWAY.into_response() };
+    let Error::Status { status, reason, message, details, .. } = error else {
+        return StatusCode::BAD_GATEWAY.into_response();
+    };
     let body = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status, "reason": reason, "message": message, "details": details});
-    (StatusCode::from_u16(*status).unwrap(), [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+    (StatusCode::from_u16(*status).unwrap(), [(header::CONTENT_TYPE, "application/json")], body.to_string())
+        .into_response()
 }
 
 /// A running replica.
@@ -186,17 +201,27 @@ impl Replica {
         command.args(["run", "operator.yaml", "--log-format=plain"]);
         if (lease, name) == (Lease::Named, "two") {
             command
-                .envs([("KOPFD_LEADER_ELECT", "yes"), ("KOPFD_LEASE", lease_name), ("KOPFD_LEASE_NAMESPACE", namespace)])
+                .envs([
+                    ("KOPFD_LEADER_ELECT", "yes"),
+                    ("KOPFD_LEASE", lease_name),
+                    ("KOPFD_LEASE_NAMESPACE", namespace),
+                ])
                 .env("KOPFD_LEASE_DURATION", duration)
                 .env("KOPFD_RENEW_DEADLINE", deadline)
                 .env("KOPFD_RETRY_PERIOD", period);
         } else {
-            command.arg("--leader-elect").arg(format!("--lease-duration={duration}")).arg(format!("--renew-deadline={deadline}"));
+            command
+                .arg("--leader-elect")
+                .arg(format!("--lease-duration={duration}"))
+                .arg(format!("--renew-deadline={deadline}"));
             match lease {
                 Lease::Default => command.env("KOPFD_RETRY_PERIOD", period),
-                Lease::Named => {
-                    command.arg(format!("--retry-period={period}")).args(["--lease", lease_name, "--lease-namespace", namespace])
-                }
+                Lease::Named => command.arg(format!("--retry-period={period}")).args([
+                    "--lease",
+                    lease_name,
+                    "--lease-namespace",
+                    namespace,
+                ]),
             };
         }
         command
@@ -230,11 +255,15 @@ struct Pair {
 
 impl Pair {
     fn start(lease: Lease) -> Self {
-        let mut objects: Vec<String> = (0..OBJECTS).map(|number| object("default", &format!("c{number}")).to_string()).collect();
-        objects.push(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": Lease::Named.place().0}}).to_string());
+        let mut objects: Vec<String> =
+            (0..OBJECTS).map(|number| object("default", &format!("c{number}")).to_string()).collect();
+        objects.push(
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": Lease::Named.place().0}}).to_string(),
+        );
         let cluster = Cluster::start_with(&objects.join("\n---\n"), crate::child::LIFETIME);
         cluster.write("operator.yaml", MANIFEST);
-        let replicas = ["one", "two"].map(|name| (name.to_owned(), Replica::start(&cluster, name, lease))).into_iter().collect();
+        let replicas =
+            ["one", "two"].map(|name| (name.to_owned(), Replica::start(&cluster, name, lease))).into_iter().collect();
         let api = cluster.client();
         let pair = Self { cluster, lease, api, replicas };
         for number in 0..OBJECTS {
@@ -258,8 +287,11 @@ impl Pair {
 
     /// Waits until another replica leads, and returns the time since a moment.
     fn taken_over(&self, leader: &str, since: Instant) -> Duration {
-        let is_other =
-            |lease: &Value| lease["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty() && pod_of(holder) != leader);
+        let is_other = |lease: &Value| {
+            lease["spec"]["holderIdentity"]
+                .as_str()
+                .is_some_and(|holder| !holder.is_empty() && pod_of(holder) != leader)
+        };
         while !is_other(&self.lease()) {
             let printed: Vec<String> = self.replicas.values().map(Replica::printed).collect();
             assert!(since.elapsed() < LIMIT, "nobody has followed {leader}: {}", printed.join("\n"));
@@ -277,8 +309,13 @@ impl Pair {
     fn check_writes(&self) {
         for (name, replica) in &self.replicas {
             let foreign = replica.proxy.writes().into_iter().filter(|write| pod_of(&write.holder) != name);
-            let foreign: Vec<String> = foreign.map(|Write { path, holder, .. }| format!("{path} while {holder:?} leads")).collect();
-            assert!(foreign.is_empty(), "{name} has written while it did not lead: {foreign:#?}\n{}", replica.printed());
+            let foreign: Vec<String> =
+                foreign.map(|Write { path, holder, .. }| format!("{path} while {holder:?} leads")).collect();
+            assert!(
+                foreign.is_empty(),
+                "{name} has written while it did not lead: {foreign:#?}\n{}",
+                replica.printed()
+            );
         }
     }
 }
@@ -291,7 +328,10 @@ fn pod_of(identity: &str) -> &str {
 fn a_leader_hands_over_within_a_second_and_a_killed_one_is_followed_within_the_time_of_its_lease() {
     let mut pair = Pair::start(Lease::Named);
     let default = pair.api.send(&Request::get(Lease::Default.path()));
-    assert!(matches!(default, Err(Error::Status { status: 404, .. })), "the Lease has the given name and namespace: {default:?}");
+    assert!(
+        matches!(default, Err(Error::Status { status: 404, .. })),
+        "the Lease has the given name and namespace: {default:?}"
+    );
     assert_eq!(pair.lease()["spec"]["leaseDurationSeconds"], LEASE_DURATION.as_secs());
     let leader = pair.leader();
     pair.other(&leader).wait_for("Operator 'tested' stands by as");
@@ -312,7 +352,11 @@ fn a_leader_hands_over_within_a_second_and_a_killed_one_is_followed_within_the_t
     // One of some attempts must do: on a busy machine, single requests may take longer than a second.
     let mut times = Vec::new();
     while times.last().is_none_or(|took| *took > Duration::from_secs(1)) {
-        assert!(times.len() < ATTEMPTS, "{times:?}:\n{}", pair.replicas.values().map(Replica::printed).collect::<String>());
+        assert!(
+            times.len() < ATTEMPTS,
+            "{times:?}:\n{}",
+            pair.replicas.values().map(Replica::printed).collect::<String>()
+        );
         let leader = pair.leader();
         let began = Instant::now();
         pair.replicas[&leader].process.signal("TERM");
@@ -358,7 +402,11 @@ fn a_leader_that_was_stopped_beyond_its_lease_writes_nothing_when_it_continues()
     pair.handle("after");
     // It may have been stopped between the last look at the clock and the system call that writes: that is one request.
     let late = stopped.proxy.writes().split_off(before);
-    assert!(late.len() <= 1 && late.iter().all(|write| write.at < continued + LATE), "{late:#?}\n{}", stopped.printed());
+    assert!(
+        late.len() <= 1 && late.iter().all(|write| write.at < continued + LATE),
+        "{late:#?}\n{}",
+        stopped.printed()
+    );
     // It is not ended, and leads again when the other one goes.
     pair.other(&leader).process.signal("TERM");
     let other = pair.replicas.keys().find(|name| **name != leader).unwrap();
@@ -396,12 +444,22 @@ fn options_of_the_election_that_cannot_work_are_refused() {
     let ways: [Refusal; 4] = [
         (&["--leader-elect", "--renew-deadline=20s"], &[], deadline),
         (&[], &[ELECTS, ("KOPFD_RENEW_DEADLINE", "20s")], deadline),
-        (&[], &[ELECTS, ("KOPFD_LEASE_DURATION", "9s")], "the lease duration (9s) must be longer than the renew deadline (10s)"),
-        (&[], &[ELECTS, ("KOPFD_RETRY_PERIOD", "9s")], "the renew deadline (10s) must be longer than 1.2 times the retry period (9s)"),
+        (
+            &[],
+            &[ELECTS, ("KOPFD_LEASE_DURATION", "9s")],
+            "the lease duration (9s) must be longer than the renew deadline (10s)",
+        ),
+        (
+            &[],
+            &[ELECTS, ("KOPFD_RETRY_PERIOD", "9s")],
+            "the renew deadline (10s) must be longer than 1.2 times the retry period (9s)",
+        ),
     ];
     for (options, environment, reason) in ways {
         let mut command = cluster.kopfd();
-        let refused = crate::child::output(command.args(["run", "operator.yaml"]).args(options).envs(environment.iter().copied()));
+        let refused = crate::child::output(
+            command.args(["run", "operator.yaml"]).args(options).envs(environment.iter().copied()),
+        );
         let printed = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert_eq!(refused.status.code(), Some(2), "{printed}");
         assert!(printed.starts_with(&format!("error: {reason}\nhint: ")), "{printed}");

@@ -53,7 +53,9 @@ fn the_state_of_a_running_operator_is_shown() {
     let objects = objects.to_string();
     let head = ["KIND", "OBJECTS", "QUEUED", "WATCHES", "REVISIONS"];
     let row = ["configmaps.v1", &objects, "0", "1 watching", &format!("{revision}: {objects}")];
-    let cells = |line: &str| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+    let cells = |line: &str| {
+        line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+    };
     let lines: Vec<&str> = printed.lines().collect();
     let version = env!("CARGO_PKG_VERSION");
     let expected = [
@@ -79,13 +81,20 @@ fn an_address_without_an_operator_is_explained() {
     let cluster = Cluster::start();
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (code, printed, problem) = status(&cluster, &[&format!("http://{closed}")], &[]);
-    let expected =
-        format!("error: no answer from http://{closed}/status: nothing listens there\n  hint: start the operator with `--liveness=");
+    let expected = format!(
+        "error: no answer from http://{closed}/status: nothing listens there\n  hint: start the operator with `--liveness="
+    );
     assert!(code == Some(1) && printed.is_empty() && problem.starts_with(&expected), "{code:?} {problem}");
 
     let answers = [
-        ("HTTP/1.0 200 OK\r\nContent-Type: text/html\r\n\r\n<html>hello", "does not answer as kopfd does: HTTP 200 \"<html>hello\""),
-        ("HTTP/1.0 404 Not Found\r\n\r\nthere are /healthz", "does not answer as kopfd does: HTTP 404 \"there are /healthz\""),
+        (
+            "HTTP/1.0 200 OK\r\nContent-Type: text/html\r\n\r\n<html>hello",
+            "does not answer as kopfd does: HTTP 200 \"<html>hello\"",
+        ),
+        (
+            "HTTP/1.0 404 Not Found\r\n\r\nthere are /healthz",
+            "does not answer as kopfd does: HTTP 404 \"there are /healthz\"",
+        ),
         ("HTTP/1.0 200 OK\r\n\r\n{\"kind\": \"Other\"}", "does not answer as kopfd does: HTTP 200"),
         ("220 mail ESMTP\r\n", "the answer is not HTTP"),
     ];
@@ -102,7 +111,10 @@ fn an_address_without_an_operator_is_explained() {
         let (code, printed, problem) = status(&cluster, &[&url, "-o", "json"], &[]);
         server.join().unwrap();
         assert!(
-            code == Some(1) && printed.is_empty() && problem.contains(expected) && problem.contains("\n  hint: name the URL"),
+            code == Some(1)
+                && printed.is_empty()
+                && problem.contains(expected)
+                && problem.contains("\n  hint: name the URL"),
             "{problem}"
         );
     }

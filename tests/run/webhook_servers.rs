@@ -1,4 +1,5 @@
-//! Servers of webhooks in the built binary: the addresses that the API server is told, tunnels, plain HTTP, and the bounds of a server.
+//! Servers of webhooks in the built binary: the addresses that the API server is told, tunnels, plain HTTP, and the
+//! bounds of a server.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Lines, Read as _, Write as _};
 use std::net::TcpStream;
@@ -21,12 +22,14 @@ struct Run {
 }
 
 impl Run {
-    /// Starts operators by their names and the settings of their servers. Programs are first looked for in the folder `bin`.
+    /// Starts operators by their names and the settings of their servers. Programs are first looked for in the folder
+    /// `bin`.
     fn start(cluster: &Cluster, operators: &[(&str, &str)]) -> Self {
         std::fs::create_dir(cluster.path("operators")).unwrap();
         for (name, server) in operators {
             // API servers call webhooks by TLS only.
-            let managed = if server.contains("insecure") { String::new() } else { format!("managed: {name}.example.com, ") };
+            let managed =
+                if server.contains("insecure") { String::new() } else { format!("managed: {name}.example.com, ") };
             let manifest = format!(
                 "apiVersion: kopfd.dev/v1\nkind: Operator\nmetadata: {{name: {name}}}\nspec:\n  settings:\n    \
                  admission: {{{managed}server: {{{server}}}}}\n  resources:\n    \
@@ -37,7 +40,15 @@ impl Run {
         cluster.write("operators/a.rhai", SCRIPT);
         let mut command = cluster.kopfd();
         let path = format!("{}:{}", cluster.path("bin").display(), std::env::var("PATH").unwrap());
-        command.env("PATH", path).args(["run", "-c", "operators", "--kubeconfig", "kubeconfig", "--log-format", "plain"]);
+        command.env("PATH", path).args([
+            "run",
+            "-c",
+            "operators",
+            "--kubeconfig",
+            "kubeconfig",
+            "--log-format",
+            "plain",
+        ]);
         let mut process = Process::start(&mut command);
         let lines = BufReader::new(process.stderr.take().unwrap()).lines();
         Self { process, lines }
@@ -45,7 +56,8 @@ impl Run {
 
     /// Waits until a server listens, and returns its address.
     fn address(&mut self) -> String {
-        let told = self.lines.by_ref().map(Result::unwrap).find(|line| line.contains("Webhooks are answered at")).unwrap();
+        let told =
+            self.lines.by_ref().map(Result::unwrap).find(|line| line.contains("Webhooks are answered at")).unwrap();
         told.rsplit_once(' ').unwrap().1.trim_end_matches('.').to_owned()
     }
 }
@@ -60,7 +72,8 @@ fn client_config(api: &Api, operator: &str) -> Value {
 /// Sends a review to a server without TLS. Returns the status and the text of the answer.
 fn send(address: &str, path: &str, body: &str) -> (u16, String) {
     let mut stream = connect(address);
-    let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head =
+        format!("POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
     // A server that refuses a request need not read all of it.
     drop(stream.write_all(format!("{head}{body}").as_bytes()));
     let mut answer = Vec::new();
@@ -106,7 +119,10 @@ fn the_api_server_is_told_the_host_of_the_kind_of_server_which_its_certificate_n
         let url: http::Uri = config["url"].as_str().unwrap().parse().unwrap();
         let port = url.port_u16().unwrap();
         assert_eq!(url.to_string(), format!("https://{host}:{port}{path}/check"), "{name}");
-        assert!(config["caBundle"].is_string() && addresses.contains(&format!("127.0.0.1:{port}")), "{name}: {config} {addresses:?}");
+        assert!(
+            config["caBundle"].is_string() && addresses.contains(&format!("127.0.0.1:{port}")),
+            "{name}: {config} {addresses:?}"
+        );
         let limit = Duration::from_secs(20);
         let certificate = api.runtime.block_on(kopfd::http::presented_certificate("127.0.0.1", port, limit)).unwrap();
         let mut found: Vec<&str> = certificate.alternative_names.iter().map(|(_, name)| name.as_str()).collect();
@@ -118,7 +134,8 @@ fn the_api_server_is_told_the_host_of_the_kind_of_server_which_its_certificate_n
     }
 }
 
-/// Writes a program that tells the address of a tunnel as ngrok does, and that it was started in a file with the name of the port.
+/// Writes a program that tells the address of a tunnel as ngrok does, and that it was started in a file with the name
+/// of the port.
 fn write_ngrok(cluster: &Cluster, file: &str) {
     let path = cluster.path(file);
     let script = format!(
@@ -136,7 +153,8 @@ fn webhooks_are_reached_through_a_tunnel_whose_program_ends_with_the_operator() 
     std::fs::create_dir(cluster.path("bin")).unwrap();
     write_ngrok(&cluster, "bin/ngrok");
     write_ngrok(&cluster, "other-ngrok");
-    let declared = format!("kind: ngrok, path: /a, token: t0ken, region: eu, binary: {}", cluster.path("other-ngrok").display());
+    let declared =
+        format!("kind: ngrok, path: /a, token: t0ken, region: eu, binary: {}", cluster.path("other-ngrok").display());
     // The kind of the cluster is unknown, so that it needs a tunnel.
     let run = Run::start(&cluster, &[("declared", &declared), ("auto", "kind: autoTunnel")]);
     let api = cluster.client();
@@ -150,7 +168,8 @@ fn webhooks_are_reached_through_a_tunnel_whose_program_ends_with_the_operator() 
         let started = std::fs::read_to_string(cluster.path(&format!("{port}.started"))).unwrap();
         let (id, arguments) = started.trim_end_matches('\n').split_once(' ').unwrap();
         assert_eq!(arguments, format!("http {port} --log=stdout --log-format=json{options}"));
-        let (status, answer) = send(&format!("127.0.0.1:{port}"), &format!("{path}/check"), &review(&json!({})).to_string());
+        let (status, answer) =
+            send(&format!("127.0.0.1:{port}"), &format!("{path}/check"), &review(&json!({})).to_string());
         assert!(status == 200 && answer.contains(r#""allowed":true"#), "{status} {answer}");
         programs.push(Path::new("/proc").join(id));
     }
@@ -239,7 +258,9 @@ fn is_open(stream: &TcpStream) -> bool {
 #[test]
 fn a_server_keeps_1000_connections_and_closes_the_longest_idle_one_for_another() {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
-    let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next()?.parse::<usize>().ok());
+    let files = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next()?.parse::<usize>().ok());
     if files.is_some_and(|files| files < CONNECTIONS + 200) {
         // A process that may not open as many files has a lower limit.
         return;

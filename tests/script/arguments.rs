@@ -45,7 +45,8 @@ fn files_see_their_constants_and_imports() {
     in_virtual_time(async {
         let main = "import \"lib/util\" as util; const BASE = 10; fn f(spec) { return util::plus(BASE, spec.size); }";
         let util = "import \"./more\" as more; const ONE = 1; fn plus(a, b) { a + b + ONE + more::two() }";
-        let operator = Operator::new(main).with_file("lib/util.rhai", util).with_file("lib/more.rhai", "fn two() { 2 }");
+        let operator =
+            Operator::new(main).with_file("lib/util.rhai", util).with_file("lib/more.rhai", "fn two() { 2 }");
         let world = operator.binds("f", Limits::default()).runs("return BASE + util::plus(1, 1);").start().await;
         assert_eq!(returned(world.call(0).await), 16);
         assert_eq!(returned(world.call(1).await), 15);

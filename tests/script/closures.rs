@@ -33,7 +33,11 @@ fn closures_read_the_list_on_which_the_method_is_called() {
         ("l.sorted_by(|x| if l[0] == 3 { -x } else { x })", json!([3, 2, 1])),
     ] {
         assert_eq!(result(&format!("let l = [3, 1, 2]; return {expression};")), expected, "{expression}");
-        assert_eq!(result(&format!("let l = [3, 1, 2]; let f = || {expression}; return f.call();")), expected, "{expression}");
+        assert_eq!(
+            result(&format!("let l = [3, 1, 2]; let f = || {expression}; return f.call();")),
+            expected,
+            "{expression}"
+        );
     }
 }
 
@@ -86,7 +90,10 @@ fn methods_that_change_the_value_do_so_with_closures_that_read_it() {
     ] {
         assert_eq!(result(&format!("let l = [7, 1, 2, 3]; {text} return l;")), expected, "{text}");
         assert_eq!(
-            result(&format!("let m = #{{l: [7, 1, 2, 3]}}; {} return m.l;", text.replace("l.", "m.l.").replace("l[", "m.l["))),
+            result(&format!(
+                "let m = #{{l: [7, 1, 2, 3]}}; {} return m.l;",
+                text.replace("l.", "m.l.").replace("l[", "m.l[")
+            )),
             expected,
             "{text}"
         );
@@ -113,7 +120,10 @@ fn other_variables_and_functions_are_as_they_were() {
         ("let n = 1; let f = |x| x + n; n = 5; return f.call(1);", json!(6)),
         ("return [[1, 2], [3]].map(|item| item.filter(|x| x != item[0]));", json!([[2], []])),
         ("return [1, 2].map(|item| { let item = [item, 9]; item.filter(|x| x != item[0]) });", json!([[9], [9]])),
-        ("let o = #{items: [1, 2], find: |x| x * 10}; return [o.find(4), o.items.filter(|i| i > 1)];", json!([40, [2]])),
+        (
+            "let o = #{items: [1, 2], find: |x| x * 10}; return [o.find(4), o.items.filter(|i| i > 1)];",
+            json!([40, [2]]),
+        ),
         ("let l = [1]; let g = |x| x > l[0]; return [2, 0].filter(g) + l.filter(g);", json!([2])),
         ("let o = spec.copy(); return o.list.filter(|i| i == o.size - 1);", json!([2])),
         ("let o = #{s: spec}; return o.s.list.filter(|i| i == o.s.size - 1);", json!([2])),
@@ -127,14 +137,18 @@ fn other_variables_and_functions_are_as_they_were() {
     ] {
         assert_eq!(result(text), expected, "{text}");
     }
-    let kept = patch("patch.status.l = [1, 2]; patch.status.kept = patch.status.l.filter(|x| x in patch.status.l && x > 1);");
+    let kept =
+        patch("patch.status.l = [1, 2]; patch.status.kept = patch.status.l.filter(|x| x in patch.status.l && x > 1);");
     assert_eq!(kept["status"]["kept"], json!([2]));
 }
 
 #[test]
 fn changes_that_contradict_each_other_are_errors_with_their_place() {
     for (text, part) in [
-        ("let l = [1, 2, 3]; l.retain(|x| { l.push(x); x > 1 });", "`retain` changes `l`, and a closure that it calls changes it, too"),
+        (
+            "let l = [1, 2, 3]; l.retain(|x| { l.push(x); x > 1 });",
+            "`retain` changes `l`, and a closure that it calls changes it, too",
+        ),
         ("let m = #{l: [2, 1]}; m.l.sort(|a, b| { m.l = []; a - b });", "`sort` changes `m`"),
         ("const L = [2, 1]; L.retain(|x| x > L[1]);", "constant"),
         ("let l = [1]; l.filter(|x| x.oops);", "an integer has no `oops`"),
@@ -150,7 +164,10 @@ fn changes_that_contradict_each_other_are_errors_with_their_place() {
 fn a_variable_used_by_its_own_method_is_reported_as_in_use() {
     let text = "fn keep(f) { this.retain(f) } let l = [1, 2]; l.keep(|x| x > l[0]); return l;";
     let Verdict::Failed { text: error, trace, .. } = run(text).verdict else { panic!("{text}") };
-    assert_eq!(error, "a variable is in use by the method that calls this closure: give the closure a copy, made before the call");
+    assert_eq!(
+        error,
+        "a variable is in use by the method that calls this closure: give the closure a copy, made before the call"
+    );
     let lines: Vec<&str> = trace.as_deref().unwrap_or_default().lines().map(str::trim).collect();
     assert_eq!(lines, ["--> keep (operator.yaml)", "called from inline (operator.yaml:10:56)"]);
     let text = "fn keep(f) { this.retain(f) } let l = [1, 2]; let first = l[0]; l.keep(|x| x > first); return l;";

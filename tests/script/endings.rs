@@ -56,7 +56,10 @@ fn the_thrown_error_decides_the_outcome() {
     let temporary = |text: Option<&str>, delay| Verdict::Temporary { text: text.map(Into::into), delay };
     assert_eq!(run("throw temporary();").verdict, temporary(None, Some(TEMPORARY_DELAY)));
     assert_eq!(run("throw temporary(\"later\", 5);").verdict, temporary(Some("later"), Some(Duration::from_secs(5))));
-    assert_eq!(run("throw temporary(\"later\", \"1m30s\");").verdict, temporary(Some("later"), Some(Duration::from_secs(90))));
+    assert_eq!(
+        run("throw temporary(\"later\", \"1m30s\");").verdict,
+        temporary(Some("later"), Some(Duration::from_secs(90)))
+    );
     assert_eq!(run("throw temporary(\"later\", ());").verdict, temporary(Some("later"), None));
     assert_eq!(run("throw permanent(\"never\");").verdict, Verdict::Permanent { text: "never".into() });
     for (throw, code) in [("reject(\"no\", 403)", 403), ("reject(\"no\")", 500), ("reject(\"no\", 0)", 500)] {
@@ -76,7 +79,10 @@ fn caught_errors_can_be_inspected() {
     assert_eq!(result(text), json!(["temporary", "x", null, null]));
     assert_eq!(result("try { sleep(\"so\" + \"on\") } catch (e) { return e.kind; }"), json!("argument"));
     assert_eq!(result("try { spec.a.b } catch (e) { return type_of(e.message); }"), json!("string"));
-    assert_eq!(run("try { throw permanent(\"x\") } catch (e) { throw e }").verdict, Verdict::Permanent { text: "x".into() });
+    assert_eq!(
+        run("try { throw permanent(\"x\") } catch (e) { throw e }").verdict,
+        Verdict::Permanent { text: "x".into() }
+    );
 }
 
 #[test]
@@ -122,7 +128,8 @@ fn every_budget_ends_a_call_that_exceeds_it() {
 #[test]
 fn ways_out_are_closed() {
     for text in ["exit(1);", "eval(\"1\");", "timestamp();"] {
-        let returned = in_virtual_time(async { Operator::new("").runs(text).start_on(kopfd::script::Threads::Current).await });
+        let returned =
+            in_virtual_time(async { Operator::new("").runs(text).start_on(kopfd::script::Threads::Current).await });
         match returned {
             Err(_) => {}
             Ok(_) => assert!(matches!(run(text).verdict, Verdict::Failed { .. }), "{text}"),
@@ -217,7 +224,8 @@ fn a_stop_ends_a_call_wherever_it_is() {
             "[1].map(|x| k8s::patch(\"pods\", \"ns\", \"x\", #{})); patch.status.x = 1;",
         ];
         for body in bodies {
-            let options = Options { threads: Threads::Current, api: Some(Arc::new(SilentServer)), ..Options::default() };
+            let options =
+                Options { threads: Threads::Current, api: Some(Arc::new(SilentServer)), ..Options::default() };
             let world = Operator::new("").runs(body).start_with(options).await.unwrap();
             let call = world.a_call(0);
             let stop = call.stop.clone();
@@ -237,7 +245,10 @@ fn a_stop_ends_a_call_wherever_it_is() {
 #[test]
 fn a_dropped_call_ends_its_script() {
     in_virtual_time(async {
-        for body in ["memo.x = 1; sleep(100); memo.x = 2;", "memo.x = 1; [2, 1, 3].sort(|a, b| { sleep(100); memo.x = 2; a - b });"] {
+        for body in [
+            "memo.x = 1; sleep(100); memo.x = 2;",
+            "memo.x = 1; [2, 1, 3].sort(|a, b| { sleep(100); memo.x = 2; a - b });",
+        ] {
             let world = Operator::new("").runs(body).runs("return memo.x;").start().await;
             let call = world.host.call(&world.installed, world.a_call(0));
             assert!(tokio::time::timeout(Duration::from_secs(1), call).await.is_err());
@@ -304,6 +315,11 @@ fn a_transformation_runs_on_request() {
             assert_eq!(body, json!({"spec": {"size": size + 2}}));
         }
         let returned = world.call(1).await;
-        assert!(transformed(&returned.patch.transforms[0], json!({})).await.unwrap_err().contains("not available in transformations"));
+        assert!(
+            transformed(&returned.patch.transforms[0], json!({}))
+                .await
+                .unwrap_err()
+                .contains("not available in transformations")
+        );
     });
 }

@@ -25,7 +25,8 @@ async fn world(server: &Server, script: &str) -> World {
     let script = script.replace("PORT", &server.port.to_string()).replace("CA", &format!("`{authority}`"));
     let mut operator = Operator::new("").runs(&script);
     operator.declaration.allow.http.push(format!("localhost:{}", server.port));
-    let options = Options { threads: Threads::Own(1), outside: outside::of_process(String::new, None), ..Options::default() };
+    let options =
+        Options { threads: Threads::Own(1), outside: outside::of_process(String::new, None), ..Options::default() };
     operator.start_at(options, Clock::system()).await.unwrap_or_else(|problems| panic!("{problems:#?}"))
 }
 
@@ -78,7 +79,8 @@ async fn a_script_catches_what_fails() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_end_of_a_call_closes_its_connection_and_holds_no_thread() {
     let server = Server::start().await;
-    let world = world(&server, "return http::get(\"https://localhost:PORT/silent\", #{ca: CA, timeout: \"1h\"});").await;
+    let world =
+        world(&server, "return http::get(\"https://localhost:PORT/silent\", #{ca: CA, timeout: \"1h\"});").await;
     // The script has one thread: all of them wait at the same time.
     let calls = (0..20).map(|number| {
         let mut call = world.a_call(0);

@@ -82,8 +82,7 @@ fn indexes_are_read_by_keys() {
 #[test]
 fn functions_expressions_and_subhandlers_get_indexes() {
     in_virtual_time(async {
-        let main =
-            "fn f(by_team, name) { subhandler(\"sub\", |flat| flat[()].len()); return by_team.len(); } fn wanted(flat) { 1 in flat[()] }";
+        let main = "fn f(by_team, name) { subhandler(\"sub\", |flat| flat[()].len()); return by_team.len(); } fn wanted(flat) { 1 in flat[()] }";
         let operator = operator(main).binds("f", Limits::default()).asks("wanted(flat) && by_team.len() == 3", false);
         let world = operator.start().await;
         fill(&world);
@@ -173,8 +172,9 @@ fn results_of_index_functions_become_entries() {
     ] {
         let returned = in_virtual_time(indexed(text));
         assert!(matches!(returned.verdict, Verdict::Returned(None)), "{text}: {:?}", returned.verdict);
-        let found =
-            returned.entries.map(|entries| entries.iter().map(|(key, value)| (key.to_value(), value.to_value())).collect::<Vec<_>>());
+        let found = returned
+            .entries
+            .map(|entries| entries.iter().map(|(key, value)| (key.to_value(), value.to_value())).collect::<Vec<_>>());
         assert_eq!(found, expected, "{text}");
     }
     for (text, part) in [
@@ -224,7 +224,10 @@ async fn all_of(operator: Operator, count: usize) -> Vec<Returned> {
 fn shared_data_are_kept_for_the_whole_operator() {
     let text = "shared.set(\"list\", (shared.get(\"list\") ?? []) + [param]); let n = shared.update(\"n\", |n| (n ?? 0) + 1); return [shared.get(\"nothing\"), n];";
     let found = in_virtual_time(all_of(operator("").runs(text), 3));
-    assert_eq!(found.into_iter().map(returned).collect::<Vec<_>>(), [json!([null, 1]), json!([null, 2]), json!([null, 3])]);
+    assert_eq!(
+        found.into_iter().map(returned).collect::<Vec<_>>(),
+        [json!([null, 1]), json!([null, 2]), json!([null, 3])]
+    );
     let removed = "shared.set(\"a\", 1); shared.set(\"a\", ()); return shared.get(\"a\");";
     assert_eq!(returned(in_virtual_time(all_of(operator("").runs(removed), 1)).remove(0)), json!(null));
 }
@@ -232,7 +235,8 @@ fn shared_data_are_kept_for_the_whole_operator() {
 #[test]
 fn nothing_comes_between_two_accesses_without_a_wait() {
     // The loop is long enough to let other scripts run.
-    let text = "let n = shared.get(\"n\") ?? 0; for i in 0..30000 { } shared.set(\"n\", n + 1); return shared.get(\"n\");";
+    let text =
+        "let n = shared.get(\"n\") ?? 0; for i in 0..30000 { } shared.set(\"n\", n + 1); return shared.get(\"n\");";
     let found: Vec<Value> = in_virtual_time(all_of(operator("").runs(text), 5)).into_iter().map(returned).collect();
     let mut sorted: Vec<i64> = found.iter().filter_map(Value::as_i64).collect();
     sorted.sort_unstable();
@@ -297,7 +301,10 @@ fn a_deadlock_of_daemons_is_an_error_at_once() {
         Verdict::Failed { text, .. } => Some(text.as_str()),
         _ => None,
     });
-    assert!(text.is_some_and(|text| text.contains("`shared.lock` would never end: it waits for the lock `")), "{ended:?}");
+    assert!(
+        text.is_some_and(|text| text.contains("`shared.lock` would never end: it waits for the lock `")),
+        "{ended:?}"
+    );
 }
 
 #[test]

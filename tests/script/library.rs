@@ -7,7 +7,8 @@ use super::world::{failure, result};
 /// Checks that expressions have these values.
 fn gives(expressions: &[(&str, Value)]) {
     for (expression, expected) in expressions {
-        let text = if expression.starts_with("let ") { format!("{expression};") } else { format!("return {expression};") };
+        let text =
+            if expression.starts_with("let ") { format!("{expression};") } else { format!("return {expression};") };
         assert_eq!(&result(&text), expected, "{expression}");
     }
 }
@@ -66,9 +67,15 @@ fn lists_are_sorted_by_functions_whose_errors_are_told() {
     gives(&[
         ("let l = [3, 1, 2]; l.sort(|a, b| b - a); return l", json!([3, 2, 1])),
         ("let l = [0.3, 0.1, 0.2]; l.sort_by(|a, b| a - b); return l", json!([0.1, 0.2, 0.3])),
-        ("let l = [#{k: 2, v: 1}, #{k: 1, v: 2}, #{k: 2, v: 3}]; l.sort(|a, b| a.k < b.k); return l.map(|x| x.v)", json!([2, 1, 3])),
+        (
+            "let l = [#{k: 2, v: 1}, #{k: 1, v: 2}, #{k: 2, v: 3}]; l.sort(|a, b| a.k < b.k); return l.map(|x| x.v)",
+            json!([2, 1, 3]),
+        ),
         ("[#{k: 2, v: 1}, #{k: 1, v: 2}, #{k: 2, v: 3}].order_by(|a, b| a.k > b.k).map(|x| x.v)", json!([1, 3, 2])),
-        ("let l = [2, 1]; try { l.sort(|a, b| throw \"no\"); } catch (error) { l.push(error); } return l", json!([2, 1, "no"])),
+        (
+            "let l = [2, 1]; try { l.sort(|a, b| throw \"no\"); } catch (error) { l.push(error); } return l",
+            json!([2, 1, "no"]),
+        ),
     ]);
     fails(&[
         ("[2, 1].order(|a, b| throw \"incomparable\")", "incomparable"),
@@ -102,7 +109,8 @@ fn errors_name_types_in_plain_words() {
     for (text, expected) in told {
         let found = failure(text);
         assert!(found.contains(expected), "{text}: {found}");
-        for word in ["anon$", "i64", "f64", "ImmutableString", "Dynamic", " | ", "rhai::", "alloc::", "array", "string"] {
+        for word in ["anon$", "i64", "f64", "ImmutableString", "Dynamic", " | ", "rhai::", "alloc::", "array", "string"]
+        {
             assert!(!found.contains(word), "{text}: {found}");
         }
     }
@@ -160,8 +168,14 @@ fn texts_give_changed_texts() {
             json!(["x", "x ", " x", "x"]),
         ),
         ("\"a.b.c\".replaced(\".\", \"-\")", json!("a-b-c")),
-        ("[\"v1.2\".without_prefix(\"v\"), \"a.yaml\".without_suffix(\".yaml\"), \"a\".without_prefix(\"b\")]", json!(["1.2", "a", "a"])),
-        ("[\"7\".padded_start(3, \"0\"), \"ab\".padded(4) + \"|\", \"long\".padded(2)]", json!(["007", "ab  |", "long"])),
+        (
+            "[\"v1.2\".without_prefix(\"v\"), \"a.yaml\".without_suffix(\".yaml\"), \"a\".without_prefix(\"b\")]",
+            json!(["1.2", "a", "a"]),
+        ),
+        (
+            "[\"7\".padded_start(3, \"0\"), \"ab\".padded(4) + \"|\", \"long\".padded(2)]",
+            json!(["007", "ab  |", "long"]),
+        ),
         ("\"ab\".repeated(3) + \"abc\".reversed()", json!("abababcba")),
         ("\"a\\nb\\r\\n\\nc\\n\".lines()", json!(["a", "b", "", "c"])),
         ("[\"my pod-name\".title_case(), \"ÉCOLE\".capitalized()]", json!(["My Pod-Name", "École"])),
@@ -182,7 +196,10 @@ fn numbers_and_durations_are_formatted() {
     gives(&[
         ("format(3.14159, \".2f\")", json!("3.14")),
         ("format(1234567, \",\")", json!("1,234,567")),
-        ("[format(255, \"x\"), format(5, \"03d\"), format(0.5, \".0%\"), format(\"a\", \">3\")]", json!(["ff", "005", "50%", "  a"])),
+        (
+            "[format(255, \"x\"), format(5, \"03d\"), format(0.5, \".0%\"), format(\"a\", \">3\")]",
+            json!(["ff", "005", "50%", "  a"]),
+        ),
         (
             "[format_duration(5400), format_duration(0.5), format_duration(0), format_duration(90061)]",
             json!(["1h30m", "500ms", "0s", "1d1h1m1s"]),
@@ -255,7 +272,10 @@ fn versions_addresses_and_networks_are_understood() {
                 "network": "10.0.0.0/24", "first": "10.0.0.0", "last": "10.0.0.255", "netmask": "255.255.255.0", "is_private": true,
             }),
         ),
-        ("[ip::is_valid(\"::1\"), ip::is_valid(\"300.0.0.1\"), version::is_valid(\"1.x\")]", json!([true, false, false])),
+        (
+            "[ip::is_valid(\"::1\"), ip::is_valid(\"300.0.0.1\"), version::is_valid(\"1.x\")]",
+            json!([true, false, false]),
+        ),
     ]);
     fails(&[
         ("version::compare(\"x\", \"1\")", "\"x\" is no version"),
@@ -267,7 +287,10 @@ fn versions_addresses_and_networks_are_understood() {
 #[test]
 fn toml_is_read_and_written() {
     gives(&[
-        ("toml::parse(\"a = 1\\n[b]\\nc = [1.5, true]\\nd = 2024-01-01\\n\")", json!({"a": 1, "b": {"c": [1.5, true], "d": "2024-01-01"}})),
+        (
+            "toml::parse(\"a = 1\\n[b]\\nc = [1.5, true]\\nd = 2024-01-01\\n\")",
+            json!({"a": 1, "b": {"c": [1.5, true], "d": "2024-01-01"}}),
+        ),
         ("toml::parse(toml::dump(#{a: \"x\", b: #{c: [1, 2]}}))", json!({"a": "x", "b": {"c": [1, 2]}})),
     ]);
     fails(&[
@@ -299,7 +322,10 @@ fn texts_are_rendered_with_the_filters_of_helm() {
             "template_text(\"{{ m | to_json }} {{ t | quote }} {{ t | urlencode }}\", #{m: #{a: 1}, t: \"<a b>\"})",
             json!("{\"a\":1} \"<a b>\" %3Ca%20b%3E"),
         ),
-        ("template_text(\"{{ t | sha256 }}\", #{t: \"abc\"})", json!("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")),
+        (
+            "template_text(\"{{ t | sha256 }}\", #{t: \"abc\"})",
+            json!("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+        ),
         ("template_text(\"{{ 'eA==' | b64decode }}:{{ t | nindent(2) }}\", #{t: \"a\\nb\"})", json!("x:\n  a\n  b")),
     ]);
     fails(&[
@@ -356,13 +382,22 @@ fn digests_and_codes_are_those_of_the_published_vectors() {
         ),
         ("crypto::sha512(\"abc\").sub_string(0, 32)", json!("ddaf35a193617abacc417349ae204131")),
         ("crypto::blake2b(\"abc\").sub_string(0, 32)", json!("ba80a53f981c4d0d6a2797b69f12f6e9")),
-        ("crypto::hmac(\"md5\", \"Jefe\", \"what do ya want for nothing?\")", json!("750c783e6ab0b503eaa86e310a5db738")),
-        ("crypto::hmac(\"sha1\", \"Jefe\", \"what do ya want for nothing?\")", json!("effcdf6ae5eb2fa2d27416d5f184df9c259a7c79")),
+        (
+            "crypto::hmac(\"md5\", \"Jefe\", \"what do ya want for nothing?\")",
+            json!("750c783e6ab0b503eaa86e310a5db738"),
+        ),
+        (
+            "crypto::hmac(\"sha1\", \"Jefe\", \"what do ya want for nothing?\")",
+            json!("effcdf6ae5eb2fa2d27416d5f184df9c259a7c79"),
+        ),
         (
             "crypto::hmac(\"sha256\", hex::decode(\"0b\".repeated(20)), \"Hi There\")",
             json!("b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"),
         ),
-        ("[crypto::equal(\"a\", to_bytes(\"a\")), crypto::equal(\"a\", \"b\"), crypto::equal(\"a\", \"ab\")]", json!([true, false, false])),
+        (
+            "[crypto::equal(\"a\", to_bytes(\"a\")), crypto::equal(\"a\", \"b\"), crypto::equal(\"a\", \"ab\")]",
+            json!([true, false, false]),
+        ),
     ]);
     fails(&[
         ("crypto::hmac(\"crc\", \"k\", \"v\")", "the algorithm is md5"),
@@ -379,7 +414,10 @@ fn passwords_and_tokens_have_their_lengths_and_alphabets() {
         ("random::bytes(16).len()", json!(16)),
         ("random::password(20) == random::password(20)", json!(false)),
     ]);
-    fails(&[("random::password(0)", "an integer from 1 to 4096"), ("random::password(8, \"a\")", "from 2 to 256 characters")]);
+    fails(&[
+        ("random::password(0)", "an integer from 1 to 4096"),
+        ("random::password(8, \"a\")", "from 2 to 256 characters"),
+    ]);
     let operator = super::world::Operator::new("").asks("random::token(8) != \"\"", false);
     let problems = super::world::in_virtual_time(async {
         operator.start_on(kopfd::script::Threads::Current).await.err().map(|problems| problems[0].message.clone())

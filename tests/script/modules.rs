@@ -1,4 +1,5 @@
-//! The modules that ship with kopfd, function by function: those that only compute. `tests/library/` has scenarios of the others.
+//! The modules that ship with kopfd, function by function: those that only compute. `tests/library/` has scenarios of
+//! the others.
 
 use serde_json::{Value, json};
 
@@ -47,7 +48,10 @@ fn quantities_are_numbers_and_texts() {
             ("m::add(\"1Gi\", \"1Gi\") == 2147483648", json!(true)),
             ("m::total([\"1Ki\", (), 24]) == 1048", json!(true)),
             ("[m::compare(\"1Gi\", \"1G\"), m::compare(\"1000m\", 1), m::compare(\"100m\", \"1\")]", json!([1, 0, -1])),
-            ("[m::bytes(536870912), m::bytes(1572864), m::bytes(1000), m::bytes(0)]", json!(["512Mi", "1536Ki", "1000", "0"])),
+            (
+                "[m::bytes(536870912), m::bytes(1572864), m::bytes(1000), m::bytes(0)]",
+                json!(["512Mi", "1536Ki", "1000", "0"]),
+            ),
             ("[m::cpu(2), m::cpu(0.5), m::cpu(\"1500m\"), m::cpu(0.0001)]", json!(["2", "500m", "1500m", "1m"])),
         ],
     );
@@ -89,7 +93,10 @@ fn rollouts_are_finished_when_all_pods_are_new_and_available() {
     }
     let stale = "#{ kind: \"Deployment\", metadata: #{ generation: 3 }, status: #{ observedGeneration: 2 } }";
     gives("rollout", &[(&format!("m::pending({stale})"), json!("its newest state is not observed yet"))]);
-    gives("rollout", &[("m::digest(#{ a: 1 }) == m::digest(#{ a: 2 })", json!(false)), ("m::digest(#{ a: 1 }).len()", json!(16))]);
+    gives(
+        "rollout",
+        &[("m::digest(#{ a: 1 }) == m::digest(#{ a: 2 })", json!(false)), ("m::digest(#{ a: 1 }).len()", json!(16))],
+    );
 }
 
 #[test]
@@ -101,7 +108,9 @@ fn conditions_are_found_by_their_type() {
             (&format!("m::get({status}, \"Ready\").status"), json!("True")),
             (&format!("m::get({status}, \"Other\")"), Value::Null),
             (
-                &format!("[m::is_true({status}, \"Ready\"), m::is_true({status}, \"Stalled\"), m::is_true((), \"Ready\")]"),
+                &format!(
+                    "[m::is_true({status}, \"Ready\"), m::is_true({status}, \"Stalled\"), m::is_true((), \"Ready\")]"
+                ),
                 json!([true, false, false]),
             ),
         ],

@@ -37,7 +37,10 @@ fn sub_handlers_run_after_the_parent_and_deliver_under_their_full_ids() {
         let world = Operator::new("").runs(text).start().await;
         let returned = world.call(0).await;
         assert_eq!(returned.verdict, Verdict::Returned(Some(json!(7))));
-        assert_eq!(Value::Object(returned.patch.merge.clone()), json!({"status": {"parent/a": 1, "parent/b": {"n": "obj", "s": 3}}}));
+        assert_eq!(
+            Value::Object(returned.patch.merge.clone()),
+            json!({"status": {"parent/a": 1, "parent/b": {"n": "obj", "s": 3}}})
+        );
         assert_eq!(returned.subrefs, ["parent/a", "parent/b", "parent/c"]);
         assert!(returned.records.values().all(|record| record.success));
         assert_eq!(messages(&returned)[..2], ["Handler 'parent/a' is invoked.", "Handler 'parent/a' succeeded."]);
@@ -78,7 +81,8 @@ fn failures_of_sub_handlers_do_not_fail_the_parent() {
         let world = Operator::new("").runs(text).start().await;
         let returned = world.call(0).await;
         assert_eq!(returned.verdict, Verdict::Returned(None));
-        let flags: Vec<_> = returned.records.iter().map(|(id, record)| (id.as_str(), record.success, record.failure)).collect();
+        let flags: Vec<_> =
+            returned.records.iter().map(|(id, record)| (id.as_str(), record.success, record.failure)).collect();
         assert_eq!(flags, [("parent/a", false, true), ("parent/b", true, false), ("parent/c", false, true)]);
         assert!(messages(&returned).iter().any(|line| line.contains("has exceeded 0 retries")));
     });
@@ -180,7 +184,10 @@ fn only_handlers_of_changes_have_sub_handlers() {
 #[test]
 fn a_stop_ends_the_sub_handlers_too_and_concludes_nothing() {
     in_virtual_time(async {
-        let world = Operator::new("").runs("subhandler(\"a\", || sleep(100)); subhandler(\"b\", || { return 1; });").start().await;
+        let world = Operator::new("")
+            .runs("subhandler(\"a\", || sleep(100)); subhandler(\"b\", || { return 1; });")
+            .start()
+            .await;
         let call = world.a_call(0);
         let stop = call.stop.clone();
         let (returned, ()) = tokio::join!(world.host.call(&world.installed, call), async {
@@ -188,6 +195,9 @@ fn a_stop_ends_the_sub_handlers_too_and_concludes_nothing() {
             stop.request("enough");
         });
         assert!(returned.is_cancelled && returned.records.is_empty());
-        assert_eq!(messages(&returned), ["Handler 'parent/a' is invoked.", "Handler 'parent/a' is cancelled. Will escalate."]);
+        assert_eq!(
+            messages(&returned),
+            ["Handler 'parent/a' is invoked.", "Handler 'parent/a' is cancelled. Will escalate."]
+        );
     });
 }

@@ -73,13 +73,17 @@ fn subject(world: &World, kind: BindingKind) -> Subject {
             let (old, new) = (Some(old.into()), Some(object.body.clone()));
             Subject::Review { object, old, new, request: request("UPDATE") }
         }
-        BindingKind::Convert => Subject::Conversion { resource: object.resource, body: object.body, version: "example.com/v2".into() },
+        BindingKind::Convert => {
+            Subject::Conversion { resource: object.resource, body: object.body, version: "example.com/v2".into() }
+        }
         BindingKind::Startup => activity(Activity::Startup),
         BindingKind::Activity => activity(Activity::Probe),
         BindingKind::Login => activity(Activity::Login),
         BindingKind::Schedule => Subject::Schedule { scheduled_at: START.parse().unwrap(), settings: settings() },
         BindingKind::Hook => Subject::Hook { request: Arc::new(hook_request()) },
-        BindingKind::Reconcile => Subject::Reconcile { object, live, stopped, children: bodies("child"), related: bodies("related") },
+        BindingKind::Reconcile => {
+            Subject::Reconcile { object, live, stopped, children: bodies("child"), related: bodies("related") }
+        }
     }
 }
 
@@ -139,7 +143,10 @@ fn look(name: &str) -> String {
         "diff" => "if diff.some(|item| item.op == \"change\") { \"change\" } else { diff[0].op }".to_owned(),
         "resource" => "resource.plural".to_owned(),
         "memo" => "memo.copy()".to_owned(),
-        _ => HANDLES.iter().find(|(handle, _)| *handle == name).map_or_else(|| name.to_owned(), |(_, look)| (*look).to_owned()),
+        _ => HANDLES
+            .iter()
+            .find(|(handle, _)| *handle == name)
+            .map_or_else(|| name.to_owned(), |(_, look)| (*look).to_owned()),
     }
 }
 
@@ -186,7 +193,8 @@ fn a_map_of_everything_has_exactly_the_arguments() {
 
 #[test]
 fn a_binding_is_not_called_for_a_subject_of_another_kind() {
-    let returned = in_virtual_time(run(BindingKind::Change, "return 1;", |world| Subject::Index { object: world.object("u-1") }));
+    let returned =
+        in_virtual_time(run(BindingKind::Change, "return 1;", |world| Subject::Index { object: world.object("u-1") }));
     assert!(matches!(returned.verdict, Verdict::Failed { .. }), "{:?}", returned.verdict);
 }
 
@@ -215,8 +223,10 @@ fn running_functions_see_the_newest_object_and_keep_what_they_took_out() {
 #[test]
 fn functions_about_the_handled_object_use_its_newest_state_in_a_daemon() {
     let found = in_virtual_time(async {
-        let world =
-            Operator::new("").runs_for(BindingKind::Daemon, "sleep(2); return label(#{ kind: \"Pod\" }).metadata.labels;").start().await;
+        let world = Operator::new("")
+            .runs_for(BindingKind::Daemon, "sleep(2); return label(#{ kind: \"Pod\" }).metadata.labels;")
+            .start()
+            .await;
         let Object { resource, body, memo } = world.object("u-1");
         let live = LiveBody::new(body);
         let called = Subject::Background { resource, live: Arc::clone(&live), memo, stopped: Stopped::default() };
@@ -254,7 +264,8 @@ fn a_running_function_waits_for_its_stop_and_learns_the_reasons() {
 #[test]
 fn daemons_leave_fibers_to_the_calls_that_end() {
     in_virtual_time(async {
-        let operator = Operator::new("").runs_for(BindingKind::Daemon, "stopped.wait(); return name;").runs("return 1;");
+        let operator =
+            Operator::new("").runs_for(BindingKind::Daemon, "stopped.wait(); return name;").runs("return 1;");
         let options = Options { threads: Threads::Current, fibers: Fibers::up_to(4), ..Options::default() };
         let world = operator.start_with(options).await.unwrap();
         let daemons: Vec<_> = (0..5).map(|number| (world.object(&format!("u-{number}")), Stopped::default())).collect();
@@ -290,7 +301,8 @@ fn the_memo_of_an_object_that_is_being_created_ends_with_the_call() {
     for (operation, second) in [("CREATE", 1), ("UPDATE", 2)] {
         let found = in_virtual_time(async {
             let world = Operator::new("").runs_for(BindingKind::Validate, text).start().await;
-            let review = || Subject::Review { object: world.object("u-1"), old: None, new: None, request: request(operation) };
+            let review =
+                || Subject::Review { object: world.object("u-1"), old: None, new: None, request: request(operation) };
             world.call_for(0, review()).await;
             world.call_for(0, review()).await
         });
@@ -363,8 +375,10 @@ fn expressions_see_the_arguments_of_their_subject() {
         operator.declaration.expressions[0].text = "operation == \"UPDATE\" && old.spec.size == 1 && dryrun".into();
         operator.declaration.expressions[0].kind = BindingKind::Validate;
         let world = operator.start().await;
-        let evaluation =
-            kopfd::script::Evaluation { predicate: kopfd::handling::Predicate(0), candidate: kopfd::handling::Candidate::Whole };
+        let evaluation = kopfd::script::Evaluation {
+            predicate: kopfd::handling::Predicate(0),
+            candidate: kopfd::handling::Candidate::Whole,
+        };
         world.host.evaluate(&world.installed, &subject(&world, BindingKind::Validate), evaluation).await
     });
     assert_eq!(found, Ok(true));
@@ -372,8 +386,12 @@ fn expressions_see_the_arguments_of_their_subject() {
 
 #[test]
 fn a_change_has_no_reason_beyond_its_own() {
-    let subject = |world: &World| Subject::Change { object: world.object("u-1"), reason: Reason::Resume, change: Arc::default() };
-    assert_eq!(result(in_virtual_time(run(BindingKind::Change, "return [reason, old, diff.len()];", subject))), json!(["resume", null, 0]));
+    let subject =
+        |world: &World| Subject::Change { object: world.object("u-1"), reason: Reason::Resume, change: Arc::default() };
+    assert_eq!(
+        result(in_virtual_time(run(BindingKind::Change, "return [reason, old, diff.len()];", subject))),
+        json!(["resume", null, 0])
+    );
 }
 
 #[test]

@@ -74,7 +74,8 @@ fn objects_behave_like_maps_and_lists() {
 #[test]
 fn labels_and_annotations_of_an_object_without_any_are_empty_maps() {
     in_virtual_time(async {
-        let texts = ["labels.app == () && labels.len() == 0", "!(\"app\" in annotations)", "annotations?.note?.len() == ()"];
+        let texts =
+            ["labels.app == () && labels.len() == 0", "!(\"app\" in annotations)", "annotations?.note?.len() == ()"];
         let operator = texts.iter().fold(Operator::new(""), |operator, text| operator.asks(text, false));
         let mut world = operator.runs("return [labels, annotations, labels.keys()];").start().await;
         for absent in [json!({"name": "obj"}), json!({"name": "obj", "labels": null, "annotations": null})] {
@@ -92,7 +93,10 @@ fn owner_references_have_the_flags_of_the_options() {
     for (options, expected) in [
         ("#{}", json!({"controller": true, "blockOwnerDeletion": true})),
         ("#{controller: false, blockOwnerDeletion: false}", json!({"controller": false, "blockOwnerDeletion": false})),
-        ("#{controller: false, block_owner_deletion: false}", json!({"controller": false, "blockOwnerDeletion": false})),
+        (
+            "#{controller: false, block_owner_deletion: false}",
+            json!({"controller": false, "blockOwnerDeletion": false}),
+        ),
         ("#{controller: (), block_owner_deletion: ()}", json!({})),
     ] {
         let mut expected = expected;
@@ -106,7 +110,8 @@ fn owner_references_have_the_flags_of_the_options() {
 #[test]
 fn the_two_names_of_one_option_exclude_each_other() {
     for (first, second) in [("true", "true"), ("true", "false"), ("()", "()")] {
-        let text = format!("append_owner(#{{kind: \"A\"}}, #{{blockOwnerDeletion: {first}, block_owner_deletion: {second}}})");
+        let text =
+            format!("append_owner(#{{kind: \"A\"}}, #{{blockOwnerDeletion: {first}, block_owner_deletion: {second}}})");
         let error = failure(&format!("return {text};"));
         assert_eq!(error, "`blockOwnerDeletion` and `block_owner_deletion` of `append_owner` are one option", "{text}");
     }
@@ -116,17 +121,28 @@ fn the_two_names_of_one_option_exclude_each_other() {
 fn an_owner_without_a_uid_adopts_objects_that_have_no_other_owner() {
     let owner = "let owner = #{apiVersion: \"v1\", kind: \"X\", metadata: #{name: \"x\"}};";
     let adopted = result(&format!("{owner} return adopt(#{{kind: \"A\"}}, #{{owner: owner}}).metadata;"));
-    let reference = json!({"apiVersion": "v1", "kind": "X", "name": "x", "controller": true, "blockOwnerDeletion": true});
+    let reference =
+        json!({"apiVersion": "v1", "kind": "X", "name": "x", "controller": true, "blockOwnerDeletion": true});
     assert_eq!(adopted, json!({"generateName": "x-", "namespace": null, "labels": {}, "ownerReferences": [reference]}));
     for call in ["adopt(o, #{owner: owner})", "append_owner(o, #{owner: owner})", "remove_owner(o, #{owner: owner})"] {
-        assert_eq!(failure(&format!("{owner} let o = adopt(#{{kind: \"A\"}}); return {call};")), "the owner has no uid", "{call}");
+        assert_eq!(
+            failure(&format!("{owner} let o = adopt(#{{kind: \"A\"}}); return {call};")),
+            "the owner has no uid",
+            "{call}"
+        );
     }
 }
 
 #[test]
 fn objects_cannot_be_changed() {
     // Through another variable, so that the check does not refuse it.
-    for text in ["o.size = 4;", "let b = body; b.spec.size = 4;", "o.list[0] = 4;", "o.fresh = 1;", "o.nested.deep.leaf = false;"] {
+    for text in [
+        "o.size = 4;",
+        "let b = body; b.spec.size = 4;",
+        "o.list[0] = 4;",
+        "o.fresh = 1;",
+        "o.nested.deep.leaf = false;",
+    ] {
         let error = failure(&format!("let o = spec; {text}"));
         assert!(error.contains("read-only") && error.contains("patch"), "{text}: {error}");
     }
@@ -147,7 +163,10 @@ fn the_patch_makes_the_maps_that_it_needs() {
         ("patch.status.n = 1; patch.status.n += 2;", json!({"status": {"n": 3}})),
         ("let st = patch.status; st.ready = true;", json!({"status": {"ready": true}})),
         ("patch.status.copy = spec.nested;", json!({"status": {"copy": {"deep": {"leaf": true}}}})),
-        ("patch.status.part = #{labels: labels};", json!({"status": {"part": {"labels": {"app": "web", "tier": "db"}}}})),
+        (
+            "patch.status.part = #{labels: labels};",
+            json!({"status": {"part": {"labels": {"app": "web", "tier": "db"}}}}),
+        ),
         ("let f = || patch.status.x = spec.size; f.call(); f.call();", json!({"status": {"x": 3}})),
         ("let f = |p| p.status.x = 1; f.call(patch);", json!({"status": {"x": 1}})),
         ("if patch.status.x == () { patch.status.y = !(\"x\" in patch.status); }", json!({"status": {"y": true}})),
@@ -165,7 +184,10 @@ fn values_without_a_json_form_are_refused() {
         ("patch.status.f = || 1;", "a function has no JSON form"),
         ("patch.status.f = #{a: [0.0 / 0.0]};", "(at a.0)"),
         ("patch.status.x = 1; patch.status.x.y = 2;", "has no `y`"),
-        ("patch.status.x = 1; let s = patch.status; s.x = 2; let deep = patch.spec.a; patch.spec.a = 1; deep.b = 2;", "not a mapping"),
+        (
+            "patch.status.x = 1; let s = patch.status; s.x = 2; let deep = patch.spec.a; patch.spec.a = 1; deep.b = 2;",
+            "not a mapping",
+        ),
         ("patch.status.n += 1;", "patch.status.n"),
         ("return || 1;", "the result cannot be stored"),
     ] {
@@ -177,10 +199,13 @@ fn values_without_a_json_form_are_refused() {
 #[test]
 fn the_memory_of_an_object_is_shared_by_its_calls() {
     in_virtual_time(async {
-        let operator =
-            Operator::new("").runs("memo.n = (memo.n ?? 0) + 1; memo.list = memo.list ?? []; memo.list.push(memo.n); return memo.list;");
-        let world =
-            operator.runs("memo.f = || 1;").runs("memo.part = spec.nested; memo.part.deep.leaf = 5; return memo.part;").start().await;
+        let operator = Operator::new("")
+            .runs("memo.n = (memo.n ?? 0) + 1; memo.list = memo.list ?? []; memo.list.push(memo.n); return memo.list;");
+        let world = operator
+            .runs("memo.f = || 1;")
+            .runs("memo.part = spec.nested; memo.part.deep.leaf = 5; return memo.part;")
+            .start()
+            .await;
         for expected in [json!([1]), json!([1, 2])] {
             assert_eq!(super::endings::returned(world.call(0).await), expected);
         }
@@ -195,7 +220,14 @@ fn the_memory_of_an_object_is_shared_by_its_calls() {
 fn expressions_cannot_change_their_arguments() {
     in_virtual_time(async {
         let mut operator = Operator::new("fn is_big(spec) { spec.size > 2 }");
-        for text in ["spec.size > 1 && !name.starts_with(\"tmp-\")", "spec.none", "labels", "is_big(spec)", "memo.x ?? \"\"", "0.0"] {
+        for text in [
+            "spec.size > 1 && !name.starts_with(\"tmp-\")",
+            "spec.none",
+            "labels",
+            "is_big(spec)",
+            "memo.x ?? \"\"",
+            "0.0",
+        ] {
             operator = operator.asks(text, false);
         }
         for text in ["memo.remove(\"x\")", "patch.status.push(1)", "sleep(1)", "print(1)", "spec.a.b"] {

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kopfd::handling::progress::BrokenRecord;
-use kopfd::handling::{Candidate, Change, Filters, Handler, Lifecycle, On, Policy, Predicate, Reason, Record, Records, Verdict};
+use kopfd::handling::{
+    Candidate, Change, Filters, Handler, Lifecycle, On, Policy, Predicate, Reason, Record, Records, Verdict,
+};
 use kopfd::kit::source::SourcePosition;
 use kopfd::kit::{Clock, Stop};
 use kopfd::object::{Body, Patch, Resource};
 use kopfd::script::{
-    Binding, BindingKind, Call, Code, Declaration, Evaluation, Expression, Host, Installed, Limits, Object, ObjectMemo, Options, Problem,
-    Program, Returned, Subhandling, Subject, Threads,
+    Binding, BindingKind, Call, Code, Declaration, Evaluation, Expression, Host, Installed, Limits, Object, ObjectMemo,
+    Options, Problem, Program, Returned, Subhandling, Subject, Threads,
 };
 use serde_json::{Value, json};
 use tokio::task::LocalSet;
@@ -30,7 +32,8 @@ impl Operator {
     /// Returns an operator with this `main.rhai`.
     pub(crate) fn new(main: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let declaration = Declaration { root: folder.path().to_owned(), operator: "kopfd".into(), ..Declaration::default() };
+        let declaration =
+            Declaration { root: folder.path().to_owned(), operator: "kopfd".into(), ..Declaration::default() };
         Self { folder, declaration }.with_file("main.rhai", main)
     }
 
@@ -68,7 +71,14 @@ impl Operator {
     pub(crate) fn asks(mut self, text: &str, has_value: bool) -> Self {
         let place = SourcePosition { file: "operator.yaml".into(), line: 20, column: 12 };
         let (kind, file) = (BindingKind::Change, Some("main.rhai".into()));
-        self.declaration.expressions.push(Expression { text: text.into(), place, kind, has_value, file, is_delay: false });
+        self.declaration.expressions.push(Expression {
+            text: text.into(),
+            place,
+            kind,
+            has_value,
+            file,
+            is_delay: false,
+        });
         self
     }
 
@@ -88,12 +98,25 @@ impl Operator {
         let host = Host::start(Options { clock, ..options }).unwrap();
         let program = Program::load(self.declaration.clone())?;
         let installed = host.install(Arc::new(program)).await?;
-        Ok(World { host: Arc::new(host), installed: Arc::new(installed), records: Arc::default(), body: object(), _folder: self.folder })
+        Ok(World {
+            host: Arc::new(host),
+            installed: Arc::new(installed),
+            records: Arc::default(),
+            body: object(),
+            _folder: self.folder,
+        })
     }
 }
 
 fn binding(id: &str, code: Code, limits: Limits) -> Binding {
-    Binding { id: id.into(), code, kind: BindingKind::Change, limits, place: SourcePosition::default(), param: Value::Null }
+    Binding {
+        id: id.into(),
+        code,
+        kind: BindingKind::Change,
+        limits,
+        place: SourcePosition::default(),
+        param: Value::Null,
+    }
 }
 
 /// Returns the handled object.
@@ -126,7 +149,12 @@ impl World {
     /// Returns the object at its first event, with this key of its memo.
     pub(crate) fn object(&self, memo: &str) -> Object {
         let memo = ObjectMemo { key: memo.into(), origin: self.host.operator_memo() };
-        let resource = Resource { group: "example.com".into(), version: "v1".into(), plural: "examples".into(), ..Resource::default() };
+        let resource = Resource {
+            group: "example.com".into(),
+            version: "v1".into(),
+            plural: "examples".into(),
+            ..Resource::default()
+        };
         Object { resource: Arc::new(resource), body: Body::from(self.body.clone()), memo }
     }
 
@@ -173,7 +201,9 @@ impl World {
     }
 
     pub(crate) async fn ask(&self, number: usize, candidate: Candidate) -> Result<bool, String> {
-        self.host.evaluate(&self.installed, &self.creation("u-1"), Evaluation { predicate: Predicate(number), candidate }).await
+        self.host
+            .evaluate(&self.installed, &self.creation("u-1"), Evaluation { predicate: Predicate(number), candidate })
+            .await
     }
 }
 
@@ -199,7 +229,9 @@ pub(crate) fn in_virtual_time<T>(test: impl Future<Output = T>) -> T {
 
 /// Runs the body of a handler, and returns the result of the call.
 pub(crate) fn run(text: &str) -> Returned {
-    in_virtual_time(async { Operator::new("const LIMIT = 5; fn double(x) { x * 2 }").runs(text).start().await.call(0).await })
+    in_virtual_time(async {
+        Operator::new("const LIMIT = 5; fn double(x) { x * 2 }").runs(text).start().await.call(0).await
+    })
 }
 
 /// Runs the body of a handler, and returns its result.

@@ -43,7 +43,8 @@ impl<'a> Facts<'a> {
     }
 
     fn has_argument(&self, name: &str) -> bool {
-        let common = ["resource", "body", "spec", "status", "meta", "labels", "annotations", "name", "namespace", "uid"];
+        let common =
+            ["resource", "body", "spec", "status", "meta", "labels", "annotations", "name", "namespace", "uid"];
         let of_kind: &[&str] = match self.change {
             Some(_) => &["reason", "old", "new", "diff"],
             None => &["type", "event"],
@@ -94,7 +95,9 @@ fn value_passes(spec: &Value, value: Option<&Value>, facts: &Facts<'_>) -> bool 
         "not_null" => value != Some(&Value::Null),
         "eq" => is_argument(),
         "ne" => !is_argument(),
-        "startswith" => value.and_then(Value::as_str).is_some_and(|text| text.starts_with(argument.as_str().unwrap_or_default())),
+        "startswith" => {
+            value.and_then(Value::as_str).is_some_and(|text| text.starts_with(argument.as_str().unwrap_or_default()))
+        }
         "is_absent_marker" => value.is_none(),
         "body_spec_eq" => {
             let key = argument[0].as_str().unwrap_or_default();
@@ -122,7 +125,10 @@ fn when(spec: &Value, facts: &Facts<'_>) -> bool {
         "diff_len" => facts.change.is_some_and(|change| argument.as_u64() == Some(change.diff.len() as u64)),
         "type_is" => facts.event_kind.is_some_and(|event_kind| event_kind.event_type() == argument.as_str()),
         "label_eq" => {
-            let label = facts.body.pointer("/metadata/labels").and_then(|labels| labels.get(argument[0].as_str().unwrap_or_default()));
+            let label = facts
+                .body
+                .pointer("/metadata/labels")
+                .and_then(|labels| labels.get(argument[0].as_str().unwrap_or_default()));
             // Labels are a mapping for kopf's callbacks, even if the object has none: a missing label is null.
             equal(label.unwrap_or(&Value::Null), &argument[1])
         }

@@ -8,7 +8,8 @@ use kopfd::handling::spawning::Cancellation;
 use kopfd::handling::{ErrorMode, Filters, Handler, Lifecycle, Matcher, On, Policy};
 use kopfd::object::{EventKind, FieldPath, Resource, Selector};
 use kopfd::persistence::{
-    DiffbaseAnnotations, DiffbaseStatus, DiffbaseStorage, ProgressAnnotations, ProgressStatus, ProgressStorage, Storages,
+    DiffbaseAnnotations, DiffbaseStatus, DiffbaseStorage, ProgressAnnotations, ProgressStatus, ProgressStorage,
+    Storages,
 };
 use serde_json::Value;
 
@@ -78,7 +79,8 @@ impl Declared {
     fn declare_sub(&mut self, parent: &Handler, parent_base: &str, spec: &Value) -> Result<Handler, Contradiction> {
         let base = text(&spec["id"]).unwrap_or_default();
         let on = On::Sub { needs_change: parent.on.needs_change() };
-        let handler = Handler { field: field(&options(spec)["field"]), ..Handler::simple(&format!("{}/{base}", parent.id), on) };
+        let handler =
+            Handler { field: field(&options(spec)["field"]), ..Handler::simple(&format!("{}/{base}", parent.id), on) };
         self.complete(handler, format!("{parent_base}/{base}"), spec)
     }
 
@@ -99,7 +101,14 @@ impl Declared {
         let steps = spec["script"].as_array().cloned().or_else(|| spec.get("outcome").map(|step| vec![step.clone()]));
         let name = text(&spec["id"]).unwrap_or_else(|| base.clone());
         let steps = steps.unwrap_or_default();
-        self.scripts.push(Script { id: base.clone(), name, options: options.clone(), steps, subs: Vec::new(), cancellation });
+        self.scripts.push(Script {
+            id: base.clone(),
+            name,
+            options: options.clone(),
+            steps,
+            subs: Vec::new(),
+            cancellation,
+        });
         for sub in spec["subs"].as_array().into_iter().flatten() {
             let sub = self.declare_sub(&handler, &base, sub)?;
             self.scripts[target].subs.push(sub);
@@ -113,7 +122,9 @@ impl Declared {
             patterns.map(|(key, pattern)| (key.clone(), self.matcher(pattern, true))).collect()
         };
         let (labels, annotations) = (map("labels"), map("annotations"));
-        let mut side = |key: &str| Some(&options[key]).filter(|pattern| !pattern.is_null()).map(|pattern| self.matcher(pattern, false));
+        let mut side = |key: &str| {
+            Some(&options[key]).filter(|pattern| !pattern.is_null()).map(|pattern| self.matcher(pattern, false))
+        };
         let (value, old, new) = (side("value"), side("old"), side("new"));
         let when = options.get("when").map(|spec| self.callbacks.add(spec, false));
         Filters { labels, annotations, value, old, new, when }
@@ -147,7 +158,8 @@ fn policy(options: &Value) -> Policy {
         "permanent" => ErrorMode::Permanent,
         other => panic!("the error mode {other:?} is unknown"),
     });
-    let (retries, timeout, backoff) = (options["retries"].as_u64(), duration(&options["timeout"]), duration(&options["backoff"]));
+    let (retries, timeout, backoff) =
+        (options["retries"].as_u64(), duration(&options["timeout"]), duration(&options["backoff"]));
     Policy { retries, timeout, backoff, errors }
 }
 
@@ -229,8 +241,13 @@ fn progress(spec: &Value) -> ProgressStorage {
     let status = || {
         let name = spec["name"].as_str().unwrap_or("kopf");
         let defaults = ProgressStatus::named(name);
-        let named = |key: &str, default: Vec<String>| text(&spec[key]).map_or(default, |field| dotted(&field.replace("{name}", name)));
-        ProgressStatus { field: named("field", defaults.field), touch_field: named("touch_field", defaults.touch_field) }
+        let named = |key: &str, default: Vec<String>| {
+            text(&spec[key]).map_or(default, |field| dotted(&field.replace("{name}", name)))
+        };
+        ProgressStatus {
+            field: named("field", defaults.field),
+            touch_field: named("touch_field", defaults.touch_field),
+        }
     };
     match spec["kind"].as_str().unwrap_or("smart") {
         "smart" => ProgressStorage::Smart { annotations: annotations(), status: status() },
@@ -238,7 +255,10 @@ fn progress(spec: &Value) -> ProgressStorage {
         "status" => ProgressStorage::Status(status()),
         "multi" => match spec["storages"].as_array() {
             Some(storages) => ProgressStorage::Multi(storages.iter().map(progress).collect()),
-            None => ProgressStorage::Multi(vec![ProgressStorage::Annotations(annotations()), ProgressStorage::Status(status())]),
+            None => ProgressStorage::Multi(vec![
+                ProgressStorage::Annotations(annotations()),
+                ProgressStorage::Status(status()),
+            ]),
         },
         other => panic!("the storage {other:?} is unknown"),
     }

@@ -1,7 +1,8 @@
-//! The embedded API server for a scene: the same single object, but stored, patched, deleted and watched by the real embedded server.
+//! The embedded API server for a scene: the same single object, but stored, patched, deleted and watched by the real
+//! embedded server.
 //!
-//! Values assigned by the server are converted to those of the vectors: versions are counted from the object's first one, and times and
-//! unique ids are those of the case.
+//! Values assigned by the server are converted to those of the vectors: versions are counted from the object's first
+//! one, and times and unique ids are those of the case.
 
 use std::sync::Arc;
 
@@ -45,8 +46,10 @@ impl Embedded {
         let api = ApiServer::new(Settings { seed: Some(1), limits, ..Settings::default() }, clock.clone());
         let resource = (*declare::resource(&input["subresources"])).clone();
         let namespace = object.pointer("/metadata/namespace").cloned().unwrap_or_default();
-        let objects =
-            vec![definition(&input["subresources"]), json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})];
+        let objects = vec![
+            definition(&input["subresources"]),
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
+        ];
         bootstrap::apply(&api, objects).await.expect("the server takes the definition");
         // Kopf's client was recorded without retries.
         let networking = Networking { error_backoffs: Vec::new(), ..Networking::default() };
@@ -68,7 +71,9 @@ impl Embedded {
         }
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
         let path = format!("/apis/kopf.dev/v1/namespaces/{namespace}/kopfexamples");
-        let created = admin_client::send(&self.api, http::Method::POST, &path, Some("application/json"), object.to_string()).await;
+        let created =
+            admin_client::send(&self.api, http::Method::POST, &path, Some("application/json"), object.to_string())
+                .await;
         created.expect("the server takes the object");
     }
 
@@ -126,11 +131,23 @@ impl Embedded {
     pub(crate) async fn merge(&self, payload: &Value) {
         let Some(handle) = self.handle() else { return };
         let has_status = self.resource.has_subresource("status");
-        let (status, main): (serde_json::Map<_, _>, serde_json::Map<_, _>) =
-            payload.clone().as_object().cloned().unwrap_or_default().into_iter().partition(|(key, _)| has_status && key == "status");
+        let (status, main): (serde_json::Map<_, _>, serde_json::Map<_, _>) = payload
+            .clone()
+            .as_object()
+            .cloned()
+            .unwrap_or_default()
+            .into_iter()
+            .partition(|(key, _)| has_status && key == "status");
         for (subresource, part) in [(None, main), (Some("status"), status)] {
             if !part.is_empty() {
-                let sent = admin_client::patch(&self.api, &handle, subresource, "application/merge-patch+json", &Value::Object(part)).await;
+                let sent = admin_client::patch(
+                    &self.api,
+                    &handle,
+                    subresource,
+                    "application/merge-patch+json",
+                    &Value::Object(part),
+                )
+                .await;
                 sent.expect("the server takes what others change");
             }
         }
@@ -145,12 +162,15 @@ impl Embedded {
 
     fn handle(&self) -> Option<admin_client::ObjectHandle> {
         let (namespace, name) = self.key();
-        admin_client::find(&self.api, "kopfexamples.kopf.dev", &name, Some(&namespace)).ok().filter(|handle| handle.stored.is_some())
+        admin_client::find(&self.api, "kopfexamples.kopf.dev", &name, Some(&namespace))
+            .ok()
+            .filter(|handle| handle.stored.is_some())
     }
 
     /// Watches the object endlessly with the engine's own watcher.
     pub(crate) async fn follow(&self, tell: impl FnMut(EventKind, Arc<str>) + Send) {
-        let mut watcher = Watcher::new(self.client.clone(), self.resource.clone(), None).expect("all namespaces can be watched");
+        let mut watcher =
+            Watcher::new(self.client.clone(), self.resource.clone(), None).expect("all namespaces can be watched");
         let mut sink = Following { embedded: self, tell };
         watcher.run(&mut sink, &Stop::new()).await;
     }
@@ -170,7 +190,8 @@ impl Embedded {
         let mut number = self.first_version();
         for (place, change) in self.history().iter().enumerate() {
             // The recorded server had no new version for an object that was removed without having been marked.
-            let was_marked = || change.before().is_some_and(|old| old.value.pointer("/metadata/deletionTimestamp").is_some());
+            let was_marked =
+                || change.before().is_some_and(|old| old.value.pointer("/metadata/deletionTimestamp").is_some());
             number += u64::from(place > 0 && (change.after().is_some() || was_marked()));
             if Some(change.revision) == revision {
                 return json!(number.to_string());

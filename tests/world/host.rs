@@ -1,5 +1,5 @@
-//! The real script host, for handlers with sub-handlers: their declarations become scripts, which request each of their steps when they
-//! are called.
+//! The real script host, for handlers with sub-handlers: their declarations become scripts, which request each of their
+//! steps when they are called.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,7 +10,9 @@ use kopfd::kit::Clock;
 use kopfd::kit::source::SourcePosition;
 use kopfd::object::{Resource, Selector};
 use kopfd::script::outside::api::{Api, ApiError, ApiRequest, EventRequest, Operation};
-use kopfd::script::{Binding, BindingKind, Call, Code, Declaration, Host, Installed, Limits, Options, Program, Returned, Threads};
+use kopfd::script::{
+    Binding, BindingKind, Call, Code, Declaration, Host, Installed, Limits, Options, Program, Returned, Threads,
+};
 use serde_json::{Value, json};
 
 use super::declare::Script;
@@ -42,8 +44,13 @@ impl ScriptHost {
     /// Starts a host on the current thread, which must be running a `LocalSet`.
     pub(crate) async fn start(steps: Arc<Steps>, clock: Clock) -> Self {
         let program = Program::load(declaration(&steps.scripts)).expect("the scripts of vectors are well-formed");
-        let options =
-            Options { threads: Threads::Current, clock, seed: Some(1), api: Some(Arc::new(StepApi(steps))), ..Options::default() };
+        let options = Options {
+            threads: Threads::Current,
+            clock,
+            seed: Some(1),
+            api: Some(Arc::new(StepApi(steps))),
+            ..Options::default()
+        };
         let host = Host::start(options).expect("a host on the current thread takes nothing");
         let installed = host.install(Arc::new(program)).await.expect("the scripts of vectors can be run");
         Self { host, installed }
@@ -55,7 +62,8 @@ impl ScriptHost {
     }
 }
 
-/// Returns the declaration: the number of a binding is that of its script; sub-handlers are called only by their parents.
+/// Returns the declaration: the number of a binding is that of its script; sub-handlers are called only by their
+/// parents.
 fn declaration(scripts: &[Script]) -> Declaration {
     let bindings = scripts.iter().enumerate().map(|(target, script)| {
         let text = if script.subs.is_empty() { String::new() } else { format!("{PRELUDE}{}", body(scripts, target)) };
@@ -74,7 +82,11 @@ fn declaration(scripts: &[Script]) -> Declaration {
 /// Returns the statements of one handler.
 fn body(scripts: &[Script], target: usize) -> String {
     let script = &scripts[target];
-    assert!(script.steps.iter().all(|step| step.get("fns").is_none()), "functions over the body are not scripted: {:?}", script.steps);
+    assert!(
+        script.steps.iter().all(|step| step.get("fns").is_none()),
+        "functions over the body are not scripted: {:?}",
+        script.steps
+    );
     let mut text = format!(
         r#"
 let step = k8s::create(#{{apiVersion: "v1", kind: "Call", metadata: #{{name: "call"}}, spec: #{{
@@ -86,7 +98,8 @@ perform(step, patch);
     );
     for sub in &script.subs {
         let sub_script = &scripts[sub.target];
-        let (name, options, body) = (json!(sub_script.name), literal(&options(&sub_script.options)), body(scripts, sub.target));
+        let (name, options, body) =
+            (json!(sub_script.name), literal(&options(&sub_script.options)), body(scripts, sub.target));
         let params = "retry, runtime, started, reason, old, new, diff, patch";
         writeln!(text, "subhandler({name}, {options}, |{params}| {{{body}}});").expect("texts can be written to");
     }
@@ -95,7 +108,20 @@ perform(step, patch);
 
 /// Returns the options of a sub-handler in the form of scripts.
 fn options(declared: &Value) -> Value {
-    let known = ["param", "errors", "retries", "timeout", "backoff", "labels", "annotations", "field", "value", "old", "new", "when"];
+    let known = [
+        "param",
+        "errors",
+        "retries",
+        "timeout",
+        "backoff",
+        "labels",
+        "annotations",
+        "field",
+        "value",
+        "old",
+        "new",
+        "when",
+    ];
     let entries = declared.as_object().into_iter().flatten().filter(|(key, _)| known.contains(&key.as_str()));
     entries.map(|(key, value)| (key.clone(), pattern(value))).collect()
 }
@@ -133,12 +159,20 @@ struct StepApi(Arc<Steps>);
 
 impl Api for StepApi {
     fn resolve(&self, _selector: Selector) -> BoxFuture<'_, Result<Arc<Resource>, ApiError>> {
-        let calls = Resource { version: "v1".into(), plural: "calls".into(), kind: "Call".into(), preferred: true, ..Resource::default() };
+        let calls = Resource {
+            version: "v1".into(),
+            plural: "calls".into(),
+            kind: "Call".into(),
+            preferred: true,
+            ..Resource::default()
+        };
         Box::pin(std::future::ready(Ok(Arc::new(calls))))
     }
 
     fn send(&self, request: ApiRequest) -> BoxFuture<'_, Result<Value, ApiError>> {
-        let Operation::Create { mut object } = request.operation else { panic!("the scripts of vectors only create calls") };
+        let Operation::Create { mut object } = request.operation else {
+            panic!("the scripts of vectors only create calls")
+        };
         let mut spec = object["spec"].take();
         let target = spec["target"].as_u64().expect("a call names its script") as usize;
         let started = spec["started"].as_str().and_then(|text| text.parse().ok());

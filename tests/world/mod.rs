@@ -1,5 +1,5 @@
-//! One object's world for tests: a scripted API server with one object, scripted handlers, and the reactor's own code between them,
-//! all in virtual time; and the embedded API server with the engine's client.
+//! One object's world for tests: a scripted API server with one object, scripted handlers, and the reactor's own code
+//! between them, all in virtual time; and the embedded API server with the engine's client.
 
 pub(crate) mod api_server;
 pub(crate) mod callbacks;

@@ -65,11 +65,15 @@ impl Scene {
         let storages = Arc::new(declare::storages(&Value::Null, &input["storage"], finalizer));
         let backoff = declare::duration(setting("execution.default_backoff")).unwrap_or(Duration::from_mins(1));
         let resource = declare::resource(&input["subresources"]);
-        let served = Served::new(resource, &declared.handlers, storages, declare::lifecycle(&input["lifecycle"]), backoff);
+        let served =
+            Served::new(resource, &declared.handlers, storages, declare::lifecycle(&input["lifecycle"]), backoff);
         let defaults = WorkerSettings::default();
-        let delays = setting("queueing.error_delays").as_array().map(|delays| delays.iter().filter_map(declare::duration).collect());
+        let delays = setting("queueing.error_delays")
+            .as_array()
+            .map(|delays| delays.iter().filter_map(declare::duration).collect());
         let settings = WorkerSettings {
-            consistency_timeout: declare::duration(setting("persistence.consistency_timeout")).unwrap_or(defaults.consistency_timeout),
+            consistency_timeout: declare::duration(setting("persistence.consistency_timeout"))
+                .unwrap_or(defaults.consistency_timeout),
             idle_timeout: declare::duration(setting("queueing.idle_timeout")).unwrap_or(defaults.idle_timeout),
             error_delays: delays.unwrap_or(defaults.error_delays),
             breaker: defaults.breaker,
@@ -123,7 +127,12 @@ impl Scene {
         (self.memories, self.mailbox) = (Arc::default(), Arc::default());
         self.world.server.disconnect();
         let before = self.world.server.object();
-        self.world.timeline.add(Entry { shown: json!({"life": "begins"}), version: version(&before), before, ..Entry::default() });
+        self.world.timeline.add(Entry {
+            shown: json!({"life": "begins"}),
+            version: version(&before),
+            before,
+            ..Entry::default()
+        });
         if !self.world.server.is_gone() {
             self.world.server.announce(EventKind::Listed);
         }

@@ -1,4 +1,5 @@
-//! Scripted effects of cycles: handlers follow the vectors, patches go to the one-object server through the real sending code.
+//! Scripted effects of cycles: handlers follow the vectors, patches go to the one-object server through the real
+//! sending code.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -94,7 +95,8 @@ impl ScriptedWorld {
         };
         let events = EventStream::default().with(Arc::new(sink));
         let options = background_options(&handlers, &scripts);
-        let steps = Steps { scripts, timeline: Arc::clone(&timeline), server: Arc::clone(&server), calls: Mutex::default() };
+        let steps =
+            Steps { scripts, timeline: Arc::clone(&timeline), server: Arc::clone(&server), calls: Mutex::default() };
         Arc::new_cyclic(|world| Self {
             timeline,
             server,
@@ -305,7 +307,11 @@ fn verdict(step: &Value) -> Verdict {
         return Verdict::Permanent { text: text(error) };
     }
     if let Some(error) = step.get("error") {
-        return Verdict::Failed { text: text(error), representation: format!("ValueError('{}')", text(error)), trace: None };
+        return Verdict::Failed {
+            text: text(error),
+            representation: format!("ValueError('{}')", text(error)),
+            trace: None,
+        };
     }
     Verdict::Returned(step.get("return").filter(|result| !result.is_null()).cloned())
 }

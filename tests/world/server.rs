@@ -1,4 +1,5 @@
-//! An API server with one object: it patches, counts versions, deletes, and sends events; or it delegates all that to the embedded server.
+//! An API server with one object: it patches, counts versions, deletes, and sends events; or it delegates all that to
+//! the embedded server.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -66,7 +67,8 @@ impl Server {
     /// Returns the server of a case, with this object.
     pub(crate) fn of(input: &Value, object: Value, timeline: Arc<Timeline>) -> Self {
         let failures = input.get("fail_requests").or(input.get("fail")).and_then(Value::as_array).into_iter().flatten();
-        let failure = |failure: &Value| (failure["nth"].as_u64().unwrap_or(0), failure["status"].as_u64().unwrap_or(500) as u16);
+        let failure =
+            |failure: &Value| (failure["nth"].as_u64().unwrap_or(0), failure["status"].as_u64().unwrap_or(500) as u16);
         let subresources = input["subresources"].as_array().into_iter().flatten();
         Self {
             timeline,
@@ -212,7 +214,8 @@ impl Server {
         if self.is_gone() {
             return;
         }
-        let is_held = object.pointer("/metadata/finalizers").and_then(Value::as_array).is_some_and(|held| !held.is_empty());
+        let is_held =
+            object.pointer("/metadata/finalizers").and_then(Value::as_array).is_some_and(|held| !held.is_empty());
         if !is_held {
             self.state.lock().is_gone = true;
             self.announce(EventKind::Deleted);
@@ -227,8 +230,9 @@ impl Server {
     fn replace(&self, before: &Value, mut after: Value) -> Value {
         self.pruned.iter().for_each(|path| prune(&mut after, path));
         for stanza in ["annotations", "labels", "finalizers"] {
-            let is_empty =
-                |value: &Value| value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(serde_json::Map::is_empty);
+            let is_empty = |value: &Value| {
+                value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(serde_json::Map::is_empty)
+            };
             if after["metadata"].get(stanza).is_some_and(is_empty) {
                 prune(&mut after, &["metadata".to_owned(), stanza.to_owned()]);
             }
@@ -237,7 +241,8 @@ impl Server {
             return after;
         }
         after["metadata"]["resourceVersion"] = json!((version(before).unwrap_or(0) + 1).to_string());
-        let is_released = after["metadata"].get("deletionTimestamp").is_some() && after["metadata"].get("finalizers").is_none();
+        let is_released =
+            after["metadata"].get("deletionTimestamp").is_some() && after["metadata"].get("finalizers").is_none();
         {
             let mut state = self.state.lock();
             state.object = after.clone();

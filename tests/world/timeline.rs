@@ -16,7 +16,8 @@ const MAX_ENTRIES: usize = 10_000;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Entry {
     pub(crate) shown: Value,
-    /// The object before a patch, to compare the effect of operations; for a call, the object of the handler; for an event, its object.
+    /// The object before a patch, to compare the effect of operations; for a call, the object of the handler; for an
+    /// event, its object.
     pub(crate) before: Value,
     /// The version of the object in the answer to a request.
     pub(crate) version: Option<u64>,

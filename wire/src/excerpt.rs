@@ -8,7 +8,8 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::de::Read;
 use serde_json::{Map, Value};
 
-/// Returns the fields of an object that one of two mappings has, too; their values do not matter, except for further mappings.
+/// Returns the fields of an object that one of two mappings has, too; their values do not matter, except for further
+/// mappings.
 ///
 /// # Errors
 /// If the text is not JSON.
@@ -128,7 +129,8 @@ mod tests {
 
     use super::*;
 
-    const OBJECT: &str = r#"{"kind":"Pod","metadata":{"name":"p","labels":{"a":"1","b":"2"},"managedFields":[{"k":1}]},"spec":[1,2]}"#;
+    const OBJECT: &str =
+        r#"{"kind":"Pod","metadata":{"name":"p","labels":{"a":"1","b":"2"},"managedFields":[{"k":1}]},"spec":[1,2]}"#;
 
     fn picked(text: &str, wanted: &Value) -> Value {
         excerpt(text.as_bytes(), [wanted.as_object().unwrap(), &Map::new()]).unwrap()
@@ -143,9 +145,11 @@ mod tests {
 
     #[test]
     fn fields_of_both_mappings_are_parsed() {
-        let both_of =
-            |one: &Value, other: &Value| excerpt(OBJECT.as_bytes(), [one.as_object().unwrap(), other.as_object().unwrap()]).unwrap();
-        let (labels, name) = (json!({"metadata": {"labels": {"a": null}}}), json!({"metadata": {"name": null, "labels": {"b": null}}}));
+        let both_of = |one: &Value, other: &Value| {
+            excerpt(OBJECT.as_bytes(), [one.as_object().unwrap(), other.as_object().unwrap()]).unwrap()
+        };
+        let (labels, name) =
+            (json!({"metadata": {"labels": {"a": null}}}), json!({"metadata": {"name": null, "labels": {"b": null}}}));
         let both = json!({"metadata": {"name": "p", "labels": {"a": "1", "b": "2"}}});
         assert_eq!([both_of(&labels, &name), both_of(&name, &labels)], [both.clone(), both]);
         let whole = serde_json::from_str::<Value>(OBJECT).unwrap()["metadata"].clone();
@@ -162,7 +166,8 @@ mod tests {
 
     #[test]
     fn parts_that_are_not_wanted_may_be_nested_as_deeply_as_they_like() {
-        let deep = format!(r#"{{"metadata":{{"name":"p"}},"spec":{}1{}}}"#, r#"{"a":"#.repeat(1_000), "}".repeat(1_000));
+        let deep =
+            format!(r#"{{"metadata":{{"name":"p"}},"spec":{}1{}}}"#, r#"{"a":"#.repeat(1_000), "}".repeat(1_000));
         assert_eq!(picked(&deep, &json!({"metadata": {"name": null}})), json!({"metadata": {"name": "p"}}));
     }
 

@@ -1,8 +1,9 @@
-//! The JSON that API servers send, as far as the engine reads it: the lines of watches and the pages of lists, metadata that are borrowed from
-//! the text, excerpts of objects, reviews, and whole values.
+//! The JSON that API servers send, as far as the engine reads it: the lines of watches and the pages of lists, metadata
+//! that are borrowed from the text, excerpts of objects, reviews, and whole values.
 //!
-//! Every event and every review passes this code, and it loops over each byte. It is a package of its own since it is compiled for speed, while
-//! the engine is compiled for size. So its functions are not generic: those would be compiled with the package that calls them.
+//! Every event and every review passes this code, and it loops over each byte. It is a package of its own since it is
+//! compiled for speed, while the engine is compiled for size. So its functions are not generic: those would be compiled
+//! with the package that calls them.
 
 mod excerpt;
 mod line;

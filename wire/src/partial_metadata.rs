@@ -69,7 +69,11 @@ impl<'a> PartialMetadata<'a> {
     /// Returns an object with only these metadata, for objects that cannot be parsed beyond them.
     pub fn to_object(&self, api_version: &str, kind: &str) -> Value {
         let texts = |pairs: Vec<(Text<'_>, Text<'_>)>| -> Value {
-            pairs.into_iter().map(|(key, value)| ((*key).to_owned(), Value::from(&*value))).collect::<Map<_, _>>().into()
+            pairs
+                .into_iter()
+                .map(|(key, value)| ((*key).to_owned(), Value::from(&*value)))
+                .collect::<Map<_, _>>()
+                .into()
         };
         let metadata = &self.metadata;
         let finalizers: Vec<&str> = metadata.finalizers.iter().flatten().map(|finalizer| &**finalizer).collect();
@@ -85,7 +89,8 @@ impl<'a> PartialMetadata<'a> {
             ("labels", metadata.labels.map(|labels| texts(pairs(labels)))),
             ("annotations", metadata.annotations.map(|annotations| texts(pairs(annotations)))),
         ];
-        let metadata: Map<String, Value> = parts.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
+        let metadata: Map<String, Value> =
+            parts.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
         json!({"apiVersion": api_version, "kind": kind, "metadata": metadata})
     }
 
@@ -199,7 +204,10 @@ mod tests {
     fn a_head_borrows_from_the_text() {
         let head = PartialMetadata::of(OBJECT).unwrap();
         assert!(matches!(head.metadata.name, Some(Text(Cow::Borrowed("a")))));
-        assert_eq!((head.name(), head.namespace(), head.uid(), head.resource_version()), ("a", Some("ns"), Some("u"), Some("5")));
+        assert_eq!(
+            (head.name(), head.namespace(), head.uid(), head.resource_version()),
+            ("a", Some("ns"), Some("u"), Some("5"))
+        );
         assert!(head.has_finalizer("g") && !head.has_finalizer("h") && !head.is_deleting());
         assert_eq!((head.kind.as_deref(), head.api_version, head.metadata.generation), (Some("K"), None, Some(3)));
     }

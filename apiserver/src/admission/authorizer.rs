@@ -22,7 +22,12 @@ pub(super) fn variables(attributes: &Attributes<'_>) -> (Value, Value) {
 }
 
 fn decide(attributes: &Attributes<'_>) -> Decide {
-    let groups = attributes.user["groups"].as_array().into_iter().flatten().filter_map(|group| group.as_str().map(str::to_owned)).collect();
+    let groups = attributes.user["groups"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|group| group.as_str().map(str::to_owned))
+        .collect();
     let name = attributes.user["username"].as_str().unwrap_or_default().to_owned();
     let user = User { name, groups, ..User::default() };
     let authorizer = attributes.authorizer.clone();
@@ -37,7 +42,11 @@ fn wanted(check: &Check, verb: &str) -> access::Attributes {
     access::Attributes {
         verb: verb.to_owned(),
         group: check.group.to_string(),
-        resource: if check.subresource.is_empty() { resource.to_owned() } else { format!("{resource}/{}", check.subresource) },
+        resource: if check.subresource.is_empty() {
+            resource.to_owned()
+        } else {
+            format!("{resource}/{}", check.subresource)
+        },
         namespace: check.namespace.to_string(),
         name: check.name.to_string(),
         path: check.path.as_deref().map(str::to_owned),

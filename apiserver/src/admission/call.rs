@@ -28,8 +28,12 @@ const MAX_ANSWER: usize = 3 * 1024 * 1024;
 const AGENT: &str = "kube-apiserver-admission";
 
 /// Locations of the trusted authorities of the system.
-const SYSTEM_AUTHORITIES: &[&str] =
-    &["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"];
+const SYSTEM_AUTHORITIES: &[&str] = &[
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
 
 /// A caller of webhooks.
 pub trait CallWebhook: Send + Sync {
@@ -66,7 +70,12 @@ impl std::fmt::Debug for Caller {
 
 impl CallWebhook for Caller {
     async fn call(&self, webhook: &Webhook, review: Value) -> Result<Value, String> {
-        let target = Target { client: &webhook.client, authorities: &webhook.authorities, agent: AGENT, timeout: webhook.timeout };
+        let target = Target {
+            client: &webhook.client,
+            authorities: &webhook.authorities,
+            agent: AGENT,
+            timeout: webhook.timeout,
+        };
         self.post(&target, review).await.map_err(|text| format!("failed to call webhook: {text}"))
     }
 }
@@ -136,7 +145,8 @@ impl Caller {
             Err(_) => Err(failed("context deadline exceeded")),
             Ok(Err(Problem::Connection(text))) => Err(failed(&text)),
             Ok(Err(Problem::Status(code))) => Err(server_error(code)),
-            Ok(Ok(body)) => serde_json::from_slice(&body).map_err(|error| format!("couldn't get version/kind; json parse error: {error}")),
+            Ok(Ok(body)) => serde_json::from_slice(&body)
+                .map_err(|error| format!("couldn't get version/kind; json parse error: {error}")),
         }
     }
 
@@ -145,8 +155,10 @@ impl Caller {
         match client {
             Client::Url(url) => Ok(url.clone()),
             Client::Service { namespace, name, port, path } => {
-                let local =
-                    self.services.get(&format!("{namespace}/{name}:{port}")).or_else(|| self.services.get(&format!("{namespace}/{name}")));
+                let local = self
+                    .services
+                    .get(&format!("{namespace}/{name}:{port}"))
+                    .or_else(|| self.services.get(&format!("{namespace}/{name}")));
                 let local = local.ok_or_else(|| format!("service {name:?} not found"))?;
                 Ok(format!("{}/{}", local.trim_end_matches('/'), path.trim_start_matches('/')))
             }
@@ -192,7 +204,8 @@ async fn exchange(target: &Target<'_>, url: String, review: Value) -> Result<Byt
     }
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
-    let client: HttpClient<_, Full<Bytes>> = HttpClient::builder(TokioExecutor::new()).build(https.enable_http1().wrap_connector(tcp));
+    let client: HttpClient<_, Full<Bytes>> =
+        HttpClient::builder(TokioExecutor::new()).build(https.enable_http1().wrap_connector(tcp));
     let request = Request::post(url)
         .header(header::CONTENT_TYPE, "application/json")
         .header(header::ACCEPT, "application/json, */*")

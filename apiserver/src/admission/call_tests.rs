@@ -57,7 +57,13 @@ impl Server {
     }
 }
 
-async fn call(https: &Caller, client: Value, server: &Server, status: &str, answer: Option<&str>) -> Result<Value, String> {
+async fn call(
+    https: &Caller,
+    client: Value,
+    server: &Server,
+    status: &str,
+    answer: Option<&str>,
+) -> Result<Value, String> {
     let webhook = Webhook::read(&json!({"name": "vx.ex.dev", "clientConfig": client, "timeoutSeconds": 1}));
     let asked = https.call(&webhook, json!({"kind": "AdmissionReview"}));
     let served = async {
@@ -80,8 +86,10 @@ async fn a_webhook_is_called_with_its_own_authority() {
 
 #[tokio::test]
 async fn a_webhook_of_kopf_is_called_whose_certificate_is_its_own_authority() {
-    let (certificate, key) =
-        (include_str!("../../../base/tests/certificates/kopf.crt"), include_str!("../../../base/tests/certificates/kopf.key"));
+    let (certificate, key) = (
+        include_str!("../../../base/tests/certificates/kopf.crt"),
+        include_str!("../../../base/tests/certificates/kopf.key"),
+    );
     for host in ["localhost", "127.0.0.1"] {
         let server = Server::with(certificate, key, certificate).await;
         let client = json!({"url": format!("https://{host}:{}/x", server.port()), "caBundle": server.bundle});
@@ -110,7 +118,8 @@ async fn a_service_without_a_local_address_is_not_found() {
     let server = Server::new("localhost").await;
     let client = json!({"service": {"namespace": "default", "name": "nosvc", "path": "/x"}});
     let answer = call(&Caller::default(), client, &server, "200 OK", Some("{}")).await;
-    let text = "failed to call webhook: Post \"https://nosvc.default.svc:443/x?timeout=1s\": service \"nosvc\" not found";
+    let text =
+        "failed to call webhook: Post \"https://nosvc.default.svc:443/x?timeout=1s\": service \"nosvc\" not found";
     assert_eq!(answer, Err(text.to_owned()));
 }
 
@@ -126,8 +135,10 @@ async fn errors_of_all_kinds_are_distinguished() {
     let answer = call(&Caller::default(), client, &server, "200 OK", None).await;
     assert_eq!(answer, Err(format!("failed to call webhook: Post \"{url}?timeout=1s\": context deadline exceeded")));
     let stranger = Server::new("localhost").await;
-    let answer = call(&Caller::default(), json!({"url": url, "caBundle": stranger.bundle}), &server, "200 OK", Some("{}")).await;
+    let answer =
+        call(&Caller::default(), json!({"url": url, "caBundle": stranger.bundle}), &server, "200 OK", Some("{}")).await;
     assert!(answer.unwrap_err().contains("certificate"));
-    let answer = call(&Caller::default(), json!({"url": url, "caBundle": "Z2FyYmFnZQ=="}), &server, "200 OK", Some("{}")).await;
+    let answer =
+        call(&Caller::default(), json!({"url": url, "caBundle": "Z2FyYmFnZQ=="}), &server, "200 OK", Some("{}")).await;
     assert!(answer.unwrap_err().contains("unable to load root certificates"));
 }

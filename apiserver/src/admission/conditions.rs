@@ -42,7 +42,8 @@ static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
 ///
 /// 403 for a condition that cannot be evaluated, unless failures are ignored: then the webhook is not called.
 pub fn hold(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<bool, ApiError> {
-    let Some(conditions) = webhook.declared["matchConditions"].as_array().filter(|conditions| !conditions.is_empty()) else {
+    let Some(conditions) = webhook.declared["matchConditions"].as_array().filter(|conditions| !conditions.is_empty())
+    else {
         return Ok(true);
     };
     let variables = variables(webhook, attributes);
@@ -91,7 +92,9 @@ fn evaluate(expression: &str, variables: &[(&'static str, Value)], budget: &mut 
     let program = compile(expression.trim()).map_err(|mistake| mistake.to_string())?;
     let (outcome, cost) = program.evaluate(variables, CALL_LIMIT);
     let Some(left) = budget.checked_sub(cost) else {
-        return Err("validation failed due to running out of cost budget, no further validation rules will be run".to_owned());
+        return Err(
+            "validation failed due to running out of cost budget, no further validation rules will be run".to_owned()
+        );
     };
     *budget = left;
     match outcome {

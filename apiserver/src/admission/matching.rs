@@ -36,7 +36,8 @@ fn texts(list: &Value) -> impl Iterator<Item = &str> {
 
 fn resource_matches(pattern: &str, attributes: &Attributes<'_>) -> bool {
     let (resource, subresource) = pattern.split_once('/').unwrap_or((pattern, ""));
-    (resource == "*" || resource == attributes.kind.plural) && (subresource == "*" || subresource == attributes.subresource)
+    (resource == "*" || resource == attributes.kind.plural)
+        && (subresource == "*" || subresource == attributes.subresource)
 }
 
 fn scope_matches(scope: &str, attributes: &Attributes<'_>) -> bool {
@@ -48,8 +49,9 @@ fn scope_matches(scope: &str, attributes: &Attributes<'_>) -> bool {
 }
 
 fn selectors_match(webhook: &Webhook, attributes: &Attributes<'_>) -> bool {
-    let labels =
-        |object: Option<&'_ Value>| object.and_then(|object| object["metadata"]["labels"].as_object()).cloned().unwrap_or_default();
+    let labels = |object: Option<&'_ Value>| {
+        object.and_then(|object| object["metadata"]["labels"].as_object()).cloned().unwrap_or_default()
+    };
     let is_namespace = attributes.kind.group.is_empty() && attributes.kind.plural == "namespaces";
     let by_namespace = &webhook.declared["namespaceSelector"];
     let namespace_matches = if is_namespace {
@@ -58,19 +60,29 @@ fn selectors_match(webhook: &Webhook, attributes: &Attributes<'_>) -> bool {
         !attributes.kind.namespaced || selects(by_namespace, attributes.namespace_labels.unwrap_or(&Map::new()))
     };
     let by_object = &webhook.declared["objectSelector"];
-    let has_object = [attributes.object, attributes.old].into_iter().flatten().any(|object| selects(by_object, &labels(Some(object))));
-    namespace_matches && (has_object || selects(by_object, &Map::new()) && attributes.object.or(attributes.old).is_none())
+    let has_object = [attributes.object, attributes.old]
+        .into_iter()
+        .flatten()
+        .any(|object| selects(by_object, &labels(Some(object))));
+    namespace_matches
+        && (has_object || selects(by_object, &Map::new()) && attributes.object.or(attributes.old).is_none())
 }
 
 /// Tells whether a `LabelSelector` selects these labels. An empty one selects everything.
 fn selects(selector: &Value, labels: &Map<String, Value>) -> bool {
-    let exact = selector["matchLabels"].as_object().is_none_or(|wanted| wanted.iter().all(|(key, value)| labels.get(key) == Some(value)));
+    let exact = selector["matchLabels"]
+        .as_object()
+        .is_none_or(|wanted| wanted.iter().all(|(key, value)| labels.get(key) == Some(value)));
     let expressions = selector["matchExpressions"].as_array();
     exact
         && expressions.is_none_or(|expressions| {
             expressions.iter().all(|expression| {
                 let label = expression["key"].as_str().and_then(|key| labels.get(key));
-                let is_listed = || label.is_some_and(|label| expression["values"].as_array().is_some_and(|values| values.contains(label)));
+                let is_listed = || {
+                    label.is_some_and(|label| {
+                        expression["values"].as_array().is_some_and(|values| values.contains(label))
+                    })
+                };
                 match expression["operator"].as_str().unwrap_or_default() {
                     "In" => is_listed(),
                     "NotIn" => !is_listed(),

@@ -62,7 +62,11 @@ fn api_version(webhook: &Webhook) -> String {
 
 /// Returns an object of the resource in another version; objects of other kinds are not converted.
 fn in_version(object: &Value, attributes: &Attributes<'_>, version: &str) -> Value {
-    if attributes.subresource_kind.is_some() { object.clone() } else { converted(object, &attributes.kind.group, version) }
+    if attributes.subresource_kind.is_some() {
+        object.clone()
+    } else {
+        converted(object, &attributes.kind.group, version)
+    }
 }
 
 /// Versions of a kind without a conversion webhook differ only in the `apiVersion`.
@@ -75,11 +79,23 @@ fn converted(object: &Value, group: &str, version: &str) -> Value {
 }
 
 /// Reads the answer to a review with this id. Only mutating webhooks may patch.
-pub fn read(webhook: &Webhook, attributes: &Attributes<'_>, uid: &str, answer: &Value, may_patch: bool) -> Result<Answer, WebhookError> {
+pub fn read(
+    webhook: &Webhook,
+    attributes: &Attributes<'_>,
+    uid: &str,
+    answer: &Value,
+    may_patch: bool,
+) -> Result<Answer, WebhookError> {
     let invalid = |text: String| WebhookError::Failed(format!("received invalid webhook response: {text}"));
     let wanted = api_version(webhook);
-    if webhook.review_version == "v1" && (answer["apiVersion"] != wanted.as_str() || answer["kind"] != "AdmissionReview") {
-        let found = format!("{}, Kind={}", answer["apiVersion"].as_str().unwrap_or("/"), answer["kind"].as_str().unwrap_or_default());
+    if webhook.review_version == "v1"
+        && (answer["apiVersion"] != wanted.as_str() || answer["kind"] != "AdmissionReview")
+    {
+        let found = format!(
+            "{}, Kind={}",
+            answer["apiVersion"].as_str().unwrap_or("/"),
+            answer["kind"].as_str().unwrap_or_default()
+        );
         return Err(invalid(format!("expected webhook response of {wanted}, Kind=AdmissionReview, got {found}")));
     }
     let Some(response) = answer["response"].as_object() else {
@@ -132,6 +148,7 @@ fn denied(webhook: &Webhook, status: &Value) -> ApiError {
         Some(why) => format!("admission webhook {:?} denied the request: {why}", webhook.name),
         None => format!("admission webhook {:?} denied the request without explanation", webhook.name),
     };
-    let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).filter(|code| (400..600).contains(code));
+    let code =
+        status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).filter(|code| (400..600).contains(code));
     ApiError::new(code.unwrap_or(400), text("reason").to_owned(), message)
 }

@@ -35,7 +35,14 @@ fn scripted<F: Fn(&str, &Value) -> Result<Value, String> + Send + Sync>(answer: 
 
 fn widget() -> Kind {
     let text = str::to_owned;
-    Kind { group: text("ex.dev"), version: text("v1"), plural: text("widgets"), kind: text("Widget"), namespaced: true, ..Kind::default() }
+    Kind {
+        group: text("ex.dev"),
+        version: text("v1"),
+        plural: text("widgets"),
+        kind: text("Widget"),
+        namespaced: true,
+        ..Kind::default()
+    }
 }
 
 fn webhook(name: &str, more: Value) -> Value {
@@ -54,8 +61,7 @@ fn configuration(webhooks: Vec<Value>) -> Value {
 
 fn with<T>(operation: Operation, act: impl FnOnce(Attributes<'_>) -> T) -> T {
     let kind = widget();
-    let object =
-        json!({"apiVersion": "ex.dev/v1", "kind": "Widget", "metadata": {"name": "a", "labels": {"l": "new"}}, "spec": {"size": 1}});
+    let object = json!({"apiVersion": "ex.dev/v1", "kind": "Widget", "metadata": {"name": "a", "labels": {"l": "new"}}, "spec": {"size": 1}});
     let old = json!({"metadata": {"name": "a", "labels": {"l": "old"}}});
     let labels = json!({"team": "x"});
     act(Attributes {
@@ -117,7 +123,9 @@ fn rules_match_operations_groups_versions_resources_and_scopes() {
     assert!(!create(json!({"apiVersions": ["v2"]})));
     assert!(create(json!({"scope": "Namespaced"})));
     assert!(!create(json!({"scope": "Cluster"})));
-    let status = |resources: Value| is_matched(rule(json!({"resources": resources})), Operation::Create, |a| a.subresource = "status");
+    let status = |resources: Value| {
+        is_matched(rule(json!({"resources": resources})), Operation::Create, |a| a.subresource = "status")
+    };
     assert!(status(json!(["widgets/status"])) && status(json!(["*/*"])) && status(json!(["widgets/*"])));
     assert!(!status(json!(["widgets"])) && !status(json!(["*"])));
 }
@@ -147,8 +155,7 @@ fn selectors_check_the_namespace_and_both_states_of_the_object() {
     assert!(is_matched(by_object("new"), Operation::Update, |_| {}));
     assert!(is_matched(by_object("old"), Operation::Update, |_| {}));
     assert!(!is_matched(by_object("other"), Operation::Update, |_| {}));
-    let by_namespace =
-        |operator: &str| json!({"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": operator, "values": ["x"]}]}});
+    let by_namespace = |operator: &str| json!({"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": operator, "values": ["x"]}]}});
     assert!(is_matched(by_namespace("In"), Operation::Create, |_| {}));
     assert!(!is_matched(by_namespace("NotIn"), Operation::Create, |_| {}));
     assert!(!is_matched(by_namespace("DoesNotExist"), Operation::Create, |_| {}));
@@ -168,7 +175,11 @@ fn conditions_decide_and_their_errors_follow_the_failure_policy() {
     assert_eq!(broken("Ignore"), Ok(false));
     let failure = broken("Fail").unwrap_err();
     assert_eq!((failure.code, &*failure.reason), (403, "Forbidden"));
-    assert!(failure.message.starts_with("widgets.ex.dev \"a\" is forbidden: expression 'object.nofield == 1' resulted in error: "));
+    assert!(
+        failure
+            .message
+            .starts_with("widgets.ex.dev \"a\" is forbidden: expression 'object.nofield == 1' resulted in error: ")
+    );
 }
 
 #[test]
@@ -181,20 +192,27 @@ fn the_review_describes_the_request() {
     let asked = calls.1.lock().unwrap()[0].clone();
     assert_eq!(asked["uid"], "u1");
     assert_eq!(asked["kind"], json!({"group": "ex.dev", "version": "v1", "kind": "Widget"}));
-    assert_eq!((&asked["operation"], &asked["oldObject"], &asked["dryRun"]), (&json!("CREATE"), &Value::Null, &json!(false)));
+    assert_eq!(
+        (&asked["operation"], &asked["oldObject"], &asked["dryRun"]),
+        (&json!("CREATE"), &Value::Null, &json!(false))
+    );
     assert_eq!((&asked["name"], &asked["namespace"], asked.get("subResource")), (&json!("a"), &json!("default"), None));
 }
 
 #[test]
 fn denials_keep_their_codes_and_reasons() {
     let denied = |status: Value| {
-        let failure = validated(Ok(json!({"allowed": false, "status": status})), json!({"failurePolicy": "Ignore"})).unwrap_err();
+        let failure =
+            validated(Ok(json!({"allowed": false, "status": status})), json!({"failurePolicy": "Ignore"})).unwrap_err();
         (failure.code, failure.reason, failure.message)
     };
     let text = |end: &str| format!("admission webhook \"vx.ex.dev\" denied the request{end}");
     assert_eq!(denied(Value::Null), (400, "".into(), text(" without explanation")));
     assert_eq!(denied(json!({"message": "nope"})), (400, "".into(), text(": nope")));
-    assert_eq!(denied(json!({"message": "nope", "code": 418, "reason": "Teapot"})), (418, "Teapot".into(), text(": nope")));
+    assert_eq!(
+        denied(json!({"message": "nope", "code": 418, "reason": "Teapot"})),
+        (418, "Teapot".into(), text(": nope"))
+    );
     assert_eq!(denied(json!({"message": "nope", "code": 200})).0, 400);
 }
 
@@ -207,7 +225,10 @@ fn invalid_answers_fail_the_request_unless_failures_are_ignored() {
                 response.uid=\"u1\", got \"zzz\"";
     assert_eq!(wrong.message, text);
     assert!(failure(Ok(Value::Null)).message.ends_with("webhook response was absent"));
-    assert_eq!(failure(Err("boom".to_owned())).message, "Internal error occurred: failed calling webhook \"vx.ex.dev\": boom");
+    assert_eq!(
+        failure(Err("boom".to_owned())).message,
+        "Internal error occurred: failed calling webhook \"vx.ex.dev\": boom"
+    );
     for answer in [Ok(json!({"allowed": true, "uid": "zzz"})), Ok(Value::Null), Err("boom".to_owned())] {
         assert_eq!(validated(answer, json!({"failurePolicy": "Ignore"})), Ok(vec![]));
     }
@@ -234,16 +255,20 @@ fn patches_change_the_object() {
 
 #[test]
 fn a_webhook_sees_earlier_changes_and_can_be_reinvoked_after_later_ones() {
-    let declared = vec![webhook("first.ex.dev", json!({"reinvocationPolicy": "IfNeeded"})), webhook("second.ex.dev", json!({}))];
+    let declared =
+        vec![webhook("first.ex.dev", json!({"reinvocationPolicy": "IfNeeded"})), webhook("second.ex.dev", json!({}))];
     let calls = scripted(|name, review| {
         let size = review["request"]["object"]["spec"]["size"].as_i64().unwrap();
         let grown = json!([{"op": "replace", "path": "/spec/size", "value": size * 10}]);
         Ok(if name == "second.ex.dev" { patch(grown) } else { json!({"allowed": true}) })
     });
     let configuration = configuration(declared);
-    let admitted = with(Operation::Create, |attributes| now(mutate(&calls, &[&configuration], &attributes, || "u".to_owned())).unwrap());
+    let admitted = with(Operation::Create, |attributes| {
+        now(mutate(&calls, &[&configuration], &attributes, || "u".to_owned())).unwrap()
+    });
     assert_eq!(admitted.object.unwrap()["spec"]["size"], 10);
-    let sizes: Vec<Value> = calls.1.lock().unwrap().iter().map(|request| request["object"]["spec"]["size"].clone()).collect();
+    let sizes: Vec<Value> =
+        calls.1.lock().unwrap().iter().map(|request| request["object"]["spec"]["size"].clone()).collect();
     assert_eq!(sizes, [1, 1, 10]);
 }
 
@@ -262,6 +287,7 @@ fn a_dry_run_does_not_reach_webhooks_with_side_effects() {
 fn webhook_configurations_are_not_sent_to_webhooks() {
     let kind = Kind { group: "admissionregistration.k8s.io".to_owned(), ..widget() };
     assert!(!with(Operation::Create, |attributes| {
-        is_called(&Webhook::read(&webhook("v.ex.dev", rule(json!({})))), &Attributes { kind: &kind, ..attributes }).unwrap()
+        is_called(&Webhook::read(&webhook("v.ex.dev", rule(json!({})))), &Attributes { kind: &kind, ..attributes })
+            .unwrap()
     }));
 }

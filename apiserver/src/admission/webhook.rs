@@ -52,7 +52,12 @@ impl Webhook {
     pub fn all(configurations: &[&Value]) -> Vec<Self> {
         let mut sorted = configurations.to_vec();
         sorted.sort_by_key(|configuration| configuration["metadata"]["name"].as_str().unwrap_or_default().to_owned());
-        sorted.iter().filter_map(|configuration| configuration["webhooks"].as_array()).flatten().map(Self::read).collect()
+        sorted
+            .iter()
+            .filter_map(|configuration| configuration["webhooks"].as_array())
+            .flatten()
+            .map(Self::read)
+            .collect()
     }
 
     /// Reads one webhook of a configuration. Missing fields have the defaults of the API.
@@ -60,11 +65,15 @@ impl Webhook {
         let text = |name: &str| declared[name].as_str().unwrap_or_default();
         let client = &declared["clientConfig"];
         let versions = declared["admissionReviewVersions"].as_array();
-        let first = versions.and_then(|versions| versions.iter().find(|version| **version == "v1" || **version == "v1beta1"));
+        let first =
+            versions.and_then(|versions| versions.iter().find(|version| **version == "v1" || **version == "v1beta1"));
         Self {
             name: text("name").to_owned(),
             client: Client::read(client),
-            authorities: client["caBundle"].as_str().and_then(|bundle| STANDARD.decode(bundle).ok()).unwrap_or_default(),
+            authorities: client["caBundle"]
+                .as_str()
+                .and_then(|bundle| STANDARD.decode(bundle).ok())
+                .unwrap_or_default(),
             timeout: Duration::from_secs(declared["timeoutSeconds"].as_u64().unwrap_or(10)),
             ignores_failures: text("failurePolicy") == "Ignore",
             has_side_effects: !matches!(text("sideEffects"), "None" | "NoneOnDryRun"),

@@ -45,7 +45,8 @@ impl Api {
         let others = state.store.list(&served.resource, None);
         let mut accepted = conditions(&new.value, others.iter().map(|(_, other)| &*other.value), &rules::time(now));
         let options = Options::default();
-        let author = Writer { served, subresource: "status", options: &options, manager: MANAGER, now, is_patch: false };
+        let author =
+            Writer { served, subresource: "status", options: &options, manager: MANAGER, now, is_patch: false };
         author.record(Some(&new.value), &mut accepted);
         let mut new = Arc::clone(new);
         if accepted != *new.value

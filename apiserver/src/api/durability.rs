@@ -33,9 +33,11 @@ impl Api {
         }
     }
 
-    /// Waits until the writes of a request are durable; for a request that has written nothing, until all writes so far are.
+    /// Waits until the writes of a request are durable; for a request that has written nothing, until all writes so far
+    /// are.
     ///
-    /// The last revision of the store would not do for a request that has written: if its write has failed already, the store has gone on.
+    /// The last revision of the store would not do for a request that has written: if its write has failed already, the
+    /// store has gone on.
     ///
     /// # Errors
     /// If they cannot be written to the file: then they were undone.
@@ -51,11 +53,24 @@ impl Api {
         Ok(())
     }
 
-    pub(super) fn keep(&self, revision: u64, resource: &Resource, key: &Key, old: Option<&Arc<Stored>>, new: Option<&Arc<Stored>>) {
+    pub(super) fn keep(
+        &self,
+        revision: u64,
+        resource: &Resource,
+        key: &Key,
+        old: Option<&Arc<Stored>>,
+        new: Option<&Arc<Stored>>,
+    ) {
         // Controllers write, too, and wait for nothing.
         let _ = WRITTEN.try_with(|written| written.borrow_mut().push(revision));
         if let Some(journal) = &self.0.journal {
-            journal.write(Record { revision, resource: resource.clone(), key: key.clone(), old: old.cloned(), new: new.cloned() });
+            journal.write(Record {
+                revision,
+                resource: resource.clone(),
+                key: key.clone(),
+                old: old.cloned(),
+                new: new.cloned(),
+            });
         }
     }
 }
@@ -84,7 +99,8 @@ impl journal::Writer for Journaled {
         let settled = state.store.skip_revision();
         if has_definitions {
             let mut registry = Registry::new();
-            let definitions = Resource { group: "apiextensions.k8s.io".to_owned(), plural: "customresourcedefinitions".to_owned() };
+            let definitions =
+                Resource { group: "apiextensions.k8s.io".to_owned(), plural: "customresourcedefinitions".to_owned() };
             for (_, definition) in state.store.list(&definitions, None) {
                 if definition::is_established(&definition.value) {
                     registry.define(&definition.value, definition.revision, now);

@@ -1,4 +1,5 @@
-//! Delays of actions that real servers do asynchronously. Without delays, by default; but a server without them hides bugs of operators.
+//! Delays of actions that real servers do asynchronously. Without delays, by default; but a server without them hides
+//! bugs of operators.
 
 use std::time::Duration;
 
@@ -76,7 +77,10 @@ mod tests {
         let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
         let latency = Latency::realistic();
         let progress = |now: i64| latency.progress(Some(at(1000)), at(now));
-        assert_eq!([progress(1050), progress(1150), progress(1300)], [Progress::Unserved, Progress::Unready, Progress::Ready]);
+        assert_eq!(
+            [progress(1050), progress(1150), progress(1300)],
+            [Progress::Unserved, Progress::Unready, Progress::Ready]
+        );
         assert_eq!(latency.progress(None, at(0)), Progress::Ready);
         assert_eq!(Latency::default().progress(Some(at(0)), at(0)), Progress::Ready);
     }

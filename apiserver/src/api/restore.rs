@@ -8,7 +8,8 @@ use crate::kinds::registry::{Registry, Unenforced};
 use crate::storage::resource::key_of;
 use crate::storage::store::Store;
 
-/// Restores stored objects, and serves the definitions among them. Nothing is refused: what cannot be enforced of their schemas is logged.
+/// Restores stored objects, and serves the definitions among them. Nothing is refused: what cannot be enforced of their
+/// schemas is logged.
 pub(super) fn restore(store: &mut Store, registry: &mut Registry, objects: Vec<Value>, revision: u64, now: Timestamp) {
     let is_definition = |value: &Value| value["kind"] == "CustomResourceDefinition";
     for definition in objects.iter().filter(|value| is_definition(value)) {

@@ -97,13 +97,20 @@ impl User {
 
     /// Returns a user.
     pub fn new(name: &str, groups: &[&str]) -> Self {
-        Self { name: name.to_owned(), groups: groups.iter().map(|group| (*group).to_owned()).collect(), ..Self::default() }
+        Self {
+            name: name.to_owned(),
+            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+            ..Self::default()
+        }
     }
 
     /// Returns the user of a service account.
     pub fn service_account(namespace: &str, name: &str) -> Self {
         let all = format!("system:serviceaccounts:{namespace}");
-        Self::new(&format!("system:serviceaccount:{namespace}:{name}"), &["system:serviceaccounts", &all, "system:authenticated"])
+        Self::new(
+            &format!("system:serviceaccount:{namespace}:{name}"),
+            &["system:serviceaccounts", &all, "system:authenticated"],
+        )
     }
 
     /// Returns the user in the form of reviews.
@@ -161,8 +168,10 @@ pub fn is_allowed(store: &Store, user: &User, wanted: &Attributes) -> bool {
             return true;
         }
     }
-    let is_about_oneself =
-        matches!(wanted.resource.as_str(), "selfsubjectaccessreviews" | "selfsubjectrulesreviews" | "selfsubjectreviews");
+    let is_about_oneself = matches!(
+        wanted.resource.as_str(),
+        "selfsubjectaccessreviews" | "selfsubjectrulesreviews" | "selfsubjectreviews"
+    );
     if is_about_oneself && wanted.verb == "create" && user.groups.iter().any(|group| group == "system:authenticated") {
         return true;
     }
@@ -176,7 +185,8 @@ fn bound_rules(store: &Store, user: &User, namespace: &str) -> Vec<Value> {
     all.filter(|binding| binds(binding, user)).flat_map(|binding| rules(store, &binding)).collect()
 }
 
-/// Returns what a user may do in a namespace, in the form of the status of a review: the rules about resources, and those about paths.
+/// Returns what a user may do in a namespace, in the form of the status of a review: the rules about resources, and
+/// those about paths.
 pub fn rules_of(store: &Store, user: &User, namespace: &str) -> Value {
     let (mut resources, mut paths) = (Vec::new(), Vec::new());
     if user.groups.iter().any(|group| group == MASTERS) {
@@ -186,17 +196,35 @@ pub fn rules_of(store: &Store, user: &User, namespace: &str) -> Value {
     if user.groups.iter().any(|group| group == "system:authenticated") {
         let reviews = ["selfsubjectaccessreviews", "selfsubjectrulesreviews"];
         resources.push(json!({"verbs": ["create"], "apiGroups": ["authorization.k8s.io"], "resources": reviews}));
-        resources.push(json!({"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"]}));
+        resources.push(
+            json!({"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"]}),
+        );
         // As by the role `system:discovery`.
-        let discovery =
-            ["/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz", "/version", "/version/"];
+        let discovery = [
+            "/api",
+            "/api/*",
+            "/apis",
+            "/apis/*",
+            "/healthz",
+            "/livez",
+            "/openapi",
+            "/openapi/*",
+            "/readyz",
+            "/version",
+            "/version/",
+        ];
         paths.push(json!({"verbs": ["get"], "nonResourceURLs": discovery}));
     }
     // As by the role `system:public-info-viewer`.
-    paths.push(json!({"verbs": ["get"], "nonResourceURLs": ["/healthz", "/livez", "/readyz", "/version", "/version/"]}));
+    paths
+        .push(json!({"verbs": ["get"], "nonResourceURLs": ["/healthz", "/livez", "/readyz", "/version", "/version/"]}));
     for rule in bound_rules(store, user, namespace) {
         // A rule is about resources or about paths.
-        if rule["nonResourceURLs"].as_array().is_some_and(|all| !all.is_empty()) { paths.push(rule) } else { resources.push(rule) }
+        if rule["nonResourceURLs"].as_array().is_some_and(|all| !all.is_empty()) {
+            paths.push(rule);
+        } else {
+            resources.push(rule);
+        }
     }
     json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false})
 }
@@ -205,14 +233,24 @@ pub fn rules_of(store: &Store, user: &User, namespace: &str) -> Value {
 pub fn refusal(user: &User, wanted: &Attributes) -> ApiError {
     let Attributes { verb, group, resource, namespace, name, path } = wanted;
     if let Some(path) = path {
-        return ApiError::plain(403, "Forbidden", format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name));
+        return ApiError::plain(
+            403,
+            "Forbidden",
+            format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name),
+        );
     }
     let plural = resource.split('/').next().unwrap_or_default();
     let full = if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") };
     let named = if name.is_empty() { String::new() } else { format!(" {name:?}") };
-    let place = if namespace.is_empty() { "at the cluster scope".to_owned() } else { format!("in the namespace {namespace:?}") };
-    let text =
-        format!("{full}{named} is forbidden: User {:?} cannot {verb} resource {resource:?} in API group {group:?} {place}", user.name);
+    let place = if namespace.is_empty() {
+        "at the cluster scope".to_owned()
+    } else {
+        format!("in the namespace {namespace:?}")
+    };
+    let text = format!(
+        "{full}{named} is forbidden: User {:?} cannot {verb} resource {resource:?} in API group {group:?} {place}",
+        user.name
+    );
     let mut failure = ApiError::new(403, "Forbidden", text);
     failure.details.name.clone_from(name);
     failure.details.group.clone_from(group);
@@ -256,7 +294,9 @@ fn rules(store: &Store, binding: &Value) -> Vec<Value> {
 }
 
 fn permits(rule: &Value, wanted: &Attributes) -> bool {
-    let has = |field: &str, text: &str| rule[field].as_array().is_some_and(|all| all.iter().any(|one| one == "*" || one == text));
+    let has = |field: &str, text: &str| {
+        rule[field].as_array().is_some_and(|all| all.iter().any(|one| one == "*" || one == text))
+    };
     if !has("verbs", &wanted.verb) {
         return false;
     }
@@ -309,13 +349,20 @@ mod tests {
         let subjects = json!([{"kind": "User", "name": "robot"}]);
         for (kind, plural, verb) in [("ClusterRole", "clusterroles", "list"), ("Role", "roles", "get")] {
             let metadata = if kind == "Role" { json!({"name": "a", "namespace": "one"}) } else { json!({"name": "a"}) };
-            put(plural, json!({"metadata": metadata, "rules": [{"verbs": [verb], "apiGroups": [""], "resources": ["pods"]}]}));
+            put(
+                plural,
+                json!({"metadata": metadata, "rules": [{"verbs": [verb], "apiGroups": [""], "resources": ["pods"]}]}),
+            );
             let bindings = format!("{}bindings", &plural[..plural.len() - 1]);
             put(&bindings, json!({"metadata": metadata, "roleRef": {"kind": kind, "name": "a"}, "subjects": subjects}));
         }
         let verbs = |user: &User, namespace: &str| {
             let rules = rules_of(&store, user, namespace);
-            let rules = rules["resourceRules"].as_array().unwrap().iter().flat_map(|rule| rule["verbs"].as_array().unwrap().clone());
+            let rules = rules["resourceRules"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .flat_map(|rule| rule["verbs"].as_array().unwrap().clone());
             rules.map(|verb| verb.as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
         let robot = User::new("robot", &[]);

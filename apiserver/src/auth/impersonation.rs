@@ -27,7 +27,11 @@ pub enum Refusal {
 pub fn impersonated(store: &Store, user: User, headers: &HeaderMap) -> Result<User, Refusal> {
     let wanted = Wanted::read(headers);
     let Some(name) = wanted.name else {
-        return if wanted.groups.is_empty() && wanted.uid.is_empty() && wanted.extra.is_empty() { Ok(user) } else { Err(Refusal::NoUser) };
+        return if wanted.groups.is_empty() && wanted.uid.is_empty() && wanted.extra.is_empty() {
+            Ok(user)
+        } else {
+            Err(Refusal::NoUser)
+        };
     };
     let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
     let mut rights = vec![match account {
@@ -77,8 +81,15 @@ struct Wanted {
 
 impl Wanted {
     fn read(headers: &HeaderMap) -> Self {
-        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty()).map(str::to_owned);
-        let groups = headers.get_all("impersonate-group").iter().filter_map(|value| value.to_str().ok()).map(str::to_owned).collect();
+        let text = |name: &str| {
+            headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty()).map(str::to_owned)
+        };
+        let groups = headers
+            .get_all("impersonate-group")
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .map(str::to_owned)
+            .collect();
         let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (name, value) in headers {
             if let (Some(key), Ok(value)) = (name.as_str().strip_prefix(EXTRA), value.to_str()) {
@@ -104,23 +115,39 @@ mod tests {
         let store = Store::new(Limits::default());
         let bob = headers(&[("impersonate-user", "bob"), ("impersonate-group", "crew")]);
         let played = impersonated(&store, User::administrator(), &bob).unwrap();
-        assert_eq!((played.name.as_str(), played.groups.as_slice()), ("bob", &["crew".to_owned(), "system:authenticated".to_owned()][..]));
+        assert_eq!(
+            (played.name.as_str(), played.groups.as_slice()),
+            ("bob", &["crew".to_owned(), "system:authenticated".to_owned()][..])
+        );
         let robot = headers(&[("impersonate-user", "system:serviceaccount:one:robot")]);
         let played = impersonated(&store, User::administrator(), &robot).unwrap();
         assert!(played.groups.contains(&"system:serviceaccounts:one".to_owned()), "{played:?}");
         assert_eq!(impersonated(&store, User::new("eve", &[]), &HeaderMap::new()).unwrap().name, "eve");
-        let Err(Refusal::Right(eve, missing)) = impersonated(&store, User::new("eve", &[]), &bob) else { panic!("eve has no rights") };
-        assert_eq!((eve.name.as_str(), missing.verb.as_str(), missing.resource.as_str()), ("eve", "impersonate", "users"));
+        let Err(Refusal::Right(eve, missing)) = impersonated(&store, User::new("eve", &[]), &bob) else {
+            panic!("eve has no rights")
+        };
+        assert_eq!(
+            (eve.name.as_str(), missing.verb.as_str(), missing.resource.as_str()),
+            ("eve", "impersonate", "users")
+        );
     }
 
     #[test]
     fn attributes_of_the_impersonated_user_need_a_user_name() {
         let store = Store::new(Limits::default());
-        let bob = headers(&[("impersonate-user", "bob"), ("impersonate-extra-acme.test%2fproject", "x"), ("impersonate-uid", "17")]);
+        let bob = headers(&[
+            ("impersonate-user", "bob"),
+            ("impersonate-extra-acme.test%2fproject", "x"),
+            ("impersonate-uid", "17"),
+        ]);
         let played = impersonated(&store, User::administrator(), &bob).unwrap();
         assert_eq!((played.uid.as_str(), &played.extra["acme.test/project"]), ("17", &vec!["x".to_owned()]));
         for nobody in [("impersonate-group", "crew"), ("impersonate-uid", "17"), ("impersonate-extra-x", "y")] {
-            assert_eq!(impersonated(&store, User::administrator(), &headers(&[nobody])), Err(Refusal::NoUser), "{nobody:?}");
+            assert_eq!(
+                impersonated(&store, User::administrator(), &headers(&[nobody])),
+                Err(Refusal::NoUser),
+                "{nobody:?}"
+            );
         }
     }
 }

@@ -92,7 +92,9 @@ impl Expr {
     pub(super) fn qualified_name(&self) -> Option<String> {
         match &self.kind {
             Kind::Ident(name) => Some(name.to_string()),
-            Kind::Select(select) if !select.is_test => Some(format!("{}.{}", select.operand.qualified_name()?, select.field)),
+            Kind::Select(select) if !select.is_test => {
+                Some(format!("{}.{}", select.operand.qualified_name()?, select.field))
+            }
             _ => None,
         }
     }

@@ -1,4 +1,5 @@
-//! The type checker: resolves names, finds the signatures of calls, and reports type errors. The rules are those of cel-go.
+//! The type checker: resolves names, finds the signatures of calls, and reports type errors. The rules are those of
+//! cel-go.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +23,11 @@ pub(super) struct Checked {
 ///
 /// # Errors
 /// All type errors.
-pub(super) fn check(expression: &mut Expr, nodes: usize, variables: &[(&'static str, Type)]) -> Result<Checked, Vec<Issue>> {
+pub(super) fn check(
+    expression: &mut Expr,
+    nodes: usize,
+    variables: &[(&'static str, Type)],
+) -> Result<Checked, Vec<Issue>> {
     let mut checker = Checker {
         variables,
         locals: Vec::new(),
@@ -194,7 +199,14 @@ impl Checker<'_> {
         result
     }
 
-    fn resolve(&mut self, id: usize, offset: usize, call: &Call, overloads: &'static [Overload], types: &[Type]) -> Type {
+    fn resolve(
+        &mut self,
+        id: usize,
+        offset: usize,
+        call: &Call,
+        overloads: &'static [Overload],
+        types: &[Type],
+    ) -> Type {
         let mut result: Option<Type> = None;
         let mut fitting = Vec::new();
         for overload in overloads.iter().filter(|overload| overload.is_member == call.target.is_some()) {
@@ -212,7 +224,8 @@ impl Checker<'_> {
             });
         }
         let Some(result) = result else {
-            let shown: Vec<String> = types.iter().map(|one| self.substitutions.resolve(one, true).to_string()).collect();
+            let shown: Vec<String> =
+                types.iter().map(|one| self.substitutions.resolve(one, true).to_string()).collect();
             let signature = match (&call.target, shown.as_slice()) {
                 (Some(_), [receiver, arguments @ ..]) => format!("{receiver}.({})", arguments.join(", ")),
                 _ => format!("({})", shown.join(", ")),
@@ -284,7 +297,9 @@ impl Checker<'_> {
                 (Type::Dyn, Type::Dyn)
             }
             other => {
-                let text = format!("expression of type '{other}' cannot be range of a comprehension (must be list, map, or dynamic)");
+                let text = format!(
+                    "expression of type '{other}' cannot be range of a comprehension (must be list, map, or dynamic)"
+                );
                 self.report(fold.range.offset, text);
                 (Type::Error, Type::Error)
             }

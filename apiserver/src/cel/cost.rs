@@ -35,7 +35,8 @@ pub(crate) type Size = Estimate;
 
 /// The possible sizes of values.
 pub(crate) trait Sizes {
-    /// Returns the size of the value at a path, which begins with a variable; `@items`, `@values` and `@keys` are wildcards.
+    /// Returns the size of the value at a path, which begins with a variable; `@items`, `@values` and `@keys` are
+    /// wildcards.
     fn size(&self, path: &[&str]) -> Option<Size>;
 }
 
@@ -84,8 +85,10 @@ pub(super) fn before_call(function: &str, arguments: &[Value]) -> u64 {
         "check" => AUTHORIZATION,
         "fieldSelector" | "labelSelector" => LIST + by(size(1), TEXT) + by(by(size(1), REQUIREMENT), REQUIREMENT_PARTS),
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => arguments.first().map_or(0, traversal),
-        "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" | "cidr" | "isIP" | "isCIDR" | "quantity" | "isQuantity" | "semver"
-        | "isSemver" | "startsWith" | "endsWith" | "strings.quote" | "format" => by(size(0), TEXT),
+        "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" | "cidr" | "isIP" | "isCIDR" | "quantity"
+        | "isQuantity" | "semver" | "isSemver" | "startsWith" | "endsWith" | "strings.quote" | "format" => {
+            by(size(0), TEXT)
+        }
         "ip" if is_text(0) => by(size(0), TEXT),
         "bytes" if matches!(arguments.first(), Some(Value::String(_))) => by(size(0), TEXT),
         "string" if matches!(arguments.first(), Some(Value::Bytes(_))) => by(size(0), TEXT),
@@ -103,7 +106,11 @@ pub(super) fn before_call(function: &str, arguments: &[Value]) -> u64 {
         "_==_" | "_!=_" => by(size(0).min(size(1)), TEXT),
         "_+_" if is_text(0) => by(size(0) + size(1), TEXT),
         "flatten" => {
-            let depth = if let Some(Value::Int(depth)) = arguments.get(1) { u64::try_from(*depth).unwrap_or_default() } else { 1 };
+            let depth = if let Some(Value::Int(depth)) = arguments.get(1) {
+                u64::try_from(*depth).unwrap_or_default()
+            } else {
+                1
+            };
             size(0).saturating_mul(depth).saturating_add(LIST + 1)
         }
         "distinct" | "sort" => compared(arguments.first()),

@@ -66,7 +66,8 @@ impl Environment {
     pub(crate) fn compile(&self, text: &str, sizes: &dyn Sizes) -> Result<Program, Mistake> {
         let mistake = |issues: Vec<Issue>| Mistake::Wrong(format_issues(text, issues));
         let (mut expression, nodes) = parse::parse(text).map_err(mistake)?;
-        if expression.any(&mut |node| matches!(&node.kind, Kind::Message(name) if name.starts_with("google.protobuf."))) {
+        if expression.any(&mut |node| matches!(&node.kind, Kind::Message(name) if name.starts_with("google.protobuf.")))
+        {
             return Err(Mistake::Unsupported("messages of protocol buffers are not supported".to_owned()));
         }
         let checked = checker::check(&mut expression, nodes, &self.variables).map_err(mistake)?;

@@ -52,7 +52,8 @@ impl Evaluation<'_> {
     fn identifier(&mut self, name: &str) -> Outcome {
         self.pay(1)?;
         let local = self.locals.iter().rev().find(|(local, _)| **local == *name).map(|(_, value)| value);
-        let value = local.or_else(|| self.variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| value));
+        let value =
+            local.or_else(|| self.variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| value));
         match value {
             Some(value) => usable(value.clone()),
             // According to the type checker, a name that is not a variable is a type.
@@ -104,7 +105,11 @@ impl Evaluation<'_> {
         }
         let mut arguments = Vec::with_capacity(call.arguments.len() + 1);
         for argument in call.target.as_deref().into_iter().chain(&call.arguments) {
-            arguments.push(if arguments.is_empty() { self.first_argument(call, argument)? } else { self.evaluate(argument)? });
+            arguments.push(if arguments.is_empty() {
+                self.first_argument(call, argument)?
+            } else {
+                self.evaluate(argument)?
+            });
         }
         let Some(function) = functions::of_name(&call.function) else { return Err(no_such_overload()) };
         self.pay(cost::before_call(&call.function, &arguments))?;
@@ -165,7 +170,9 @@ impl Evaluation<'_> {
                 (false, value) => items.push(value),
                 (true, Value::Optional(value)) => items.extend(value.map(|value| (*value).clone())),
                 (true, other) => {
-                    return Err(Error::new(format!("cannot initialize optional list element from non-optional value {other}")));
+                    return Err(Error::new(format!(
+                        "cannot initialize optional list element from non-optional value {other}"
+                    )));
                 }
             }
         }
@@ -182,7 +189,9 @@ impl Evaluation<'_> {
                 (true, Value::Optional(Some(value))) => (*value).clone(),
                 (true, Value::Optional(None)) => continue,
                 (true, other) => {
-                    return Err(Error::new(format!("cannot initialize optional entry '{key}' from non-optional value {other}")));
+                    return Err(Error::new(format!(
+                        "cannot initialize optional entry '{key}' from non-optional value {other}"
+                    )));
                 }
             };
             let key = Key::of(&key).ok_or_else(|| Error::new(format!("unsupported key type: {}", key.type_name())))?;
@@ -229,7 +238,9 @@ impl Evaluation<'_> {
 fn steps(range: &Value, in_pairs: bool) -> Result<Vec<(Value, Value)>, Error> {
     let index = |index: usize| Value::Int(i64::try_from(index).unwrap_or(i64::MAX));
     match range {
-        Value::List(list) if in_pairs => Ok(list.items.iter().enumerate().map(|(at, item)| (index(at), item.clone())).collect()),
+        Value::List(list) if in_pairs => {
+            Ok(list.items.iter().enumerate().map(|(at, item)| (index(at), item.clone())).collect())
+        }
         Value::List(list) => Ok(list.items.iter().map(|item| (item.clone(), Value::Null)).collect()),
         Value::Map(map) => Ok(map.entries.iter().map(|(key, value)| (key.value(), value.clone())).collect()),
         other => Err(Error::new(format!("unsupported comprehension range type: {}", other.type_name()))),

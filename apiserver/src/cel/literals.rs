@@ -1,4 +1,5 @@
-//! Checks literals after the type check: durations, moments and patterns are valid, lists and maps have values of one type.
+//! Checks literals after the type check: durations, moments and patterns are valid, lists and maps have values of one
+//! type.
 
 use super::ast::{Call, Element, Entry, Expr, Kind};
 use super::error::Error;
@@ -63,7 +64,8 @@ fn argument_mistake(call: &Call) -> Option<Issue> {
 
 /// Checks a literal format together with its arguments.
 fn format_call_mistake(expression: &Expr, call: &Call, types: &[Type]) -> Option<Issue> {
-    let ("format", Some(target), [Expr { kind: Kind::List(elements), .. }]) = (&*call.function, &call.target, call.arguments.as_slice())
+    let ("format", Some(target), [Expr { kind: Kind::List(elements), .. }]) =
+        (&*call.function, &call.target, call.arguments.as_slice())
     else {
         return None;
     };

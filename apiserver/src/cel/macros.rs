@@ -29,7 +29,9 @@ pub(super) fn all() -> Vec<Macro> {
     for count in [3, 4] {
         all.push(Macro::receiver("transformList", count, |helper, target, args| loop_over(helper, target, args, list)));
         all.push(Macro::receiver("transformMap", count, |helper, target, args| loop_over(helper, target, args, map)));
-        all.push(Macro::receiver("transformMapEntry", count, |helper, target, args| loop_over(helper, target, args, map_entry)));
+        all.push(Macro::receiver("transformMapEntry", count, |helper, target, args| {
+            loop_over(helper, target, args, map_entry)
+        }));
     }
     all
 }
@@ -55,18 +57,33 @@ impl Quantifier {
         match self {
             Self::All => {
                 let condition = call(helper, NOT_STRICTLY_FALSE, vec![result.clone()]);
-                Parts { start: truth(helper, true), condition, step: call(helper, AND, vec![result.clone(), predicate]), result }
+                Parts {
+                    start: truth(helper, true),
+                    condition,
+                    step: call(helper, AND, vec![result.clone(), predicate]),
+                    result,
+                }
             }
             Self::Exists => {
                 let not = call(helper, "!_", vec![result.clone()]);
                 let condition = call(helper, NOT_STRICTLY_FALSE, vec![not]);
-                Parts { start: truth(helper, false), condition, step: call(helper, OR, vec![result.clone(), predicate]), result }
+                Parts {
+                    start: truth(helper, false),
+                    condition,
+                    step: call(helper, OR, vec![result.clone(), predicate]),
+                    result,
+                }
             }
             Self::One => {
                 let one = number(helper, 1);
                 let more = call(helper, ADD, vec![result.clone(), one.clone()]);
                 let step = call(helper, CONDITIONAL, vec![predicate, more, result.clone()]);
-                Parts { start: number(helper, 0), condition: truth(helper, true), step, result: call(helper, "_==_", vec![result, one]) }
+                Parts {
+                    start: number(helper, 0),
+                    condition: truth(helper, true),
+                    step,
+                    result: call(helper, "_==_", vec![result, one]),
+                }
             }
         }
     }

@@ -63,7 +63,10 @@ impl Overload {
     pub(super) fn instantiate(&self, fresh: impl FnMut() -> Type) -> (Vec<Type>, Type) {
         let types: Vec<Type> = std::iter::repeat_with(fresh).take(self.parameters).collect();
         let parameter = |number: u8| types[usize::from(number)].clone();
-        (self.arguments.iter().map(|argument| argument.instantiate(&parameter)).collect(), self.result.instantiate(&parameter))
+        (
+            self.arguments.iter().map(|argument| argument.instantiate(&parameter)).collect(),
+            self.result.instantiate(&parameter),
+        )
     }
 }
 
@@ -77,7 +80,8 @@ fn signature(line: &'static str) -> Option<(&'static str, Overload)> {
     for argument in split(arguments) {
         types.push(read_type(argument)?);
     }
-    let parameters = ["A", "B"].iter().filter(|name| line.split(|c: char| !c.is_alphanumeric()).any(|word| word == **name)).count();
+    let parameters =
+        ["A", "B"].iter().filter(|name| line.split(|c: char| !c.is_alphanumeric()).any(|word| word == **name)).count();
     Some((name, Overload { is_member, arguments: types, result: read_type(result)?, parameters }))
 }
 

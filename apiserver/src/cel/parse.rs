@@ -1,4 +1,5 @@
-//! Parses expressions with the crate `cel`, and converts its trees to ours. Only this module and the macros use the crate.
+//! Parses expressions with the crate `cel`, and converts its trees to ours. Only this module and the macros use the
+//! crate.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
@@ -39,7 +40,8 @@ pub(super) fn parse(text: &str) -> Result<(Expr, usize), Vec<Issue>> {
 }
 
 fn issues(text: &str, errors: &ParseErrors) -> Vec<Issue> {
-    let starts: Vec<usize> = std::iter::once(0).chain(text.chars().enumerate().filter(|(_, c)| *c == '\n').map(|(at, _)| at + 1)).collect();
+    let starts: Vec<usize> =
+        std::iter::once(0).chain(text.chars().enumerate().filter(|(_, c)| *c == '\n').map(|(at, _)| at + 1)).collect();
     let offset = |(line, column): (isize, isize)| {
         let line = usize::try_from(line - 1).ok().and_then(|line| starts.get(line)).copied().unwrap_or_default();
         line + usize::try_from(column - 1).unwrap_or_default()
@@ -71,9 +73,11 @@ impl Converter {
             Parsed::Unspecified => Kind::Message(String::new()),
             Parsed::Literal(literal) => Kind::Literal(value(literal)),
             Parsed::Ident(name) => Kind::Ident(name.trim_start_matches('.').into()),
-            Parsed::Select(select) => {
-                Kind::Select(Select { operand: self.boxed(&select.operand), field: select.field.as_str().into(), is_test: select.test })
-            }
+            Parsed::Select(select) => Kind::Select(Select {
+                operand: self.boxed(&select.operand),
+                field: select.field.as_str().into(),
+                is_test: select.test,
+            }),
             Parsed::Call(call) => Kind::Call(Call {
                 function: call.func_name.as_str().into(),
                 target: call.target.as_ref().map(|target| self.boxed(target)),
@@ -81,7 +85,10 @@ impl Converter {
             }),
             Parsed::List(list) => {
                 let elements = list.elements.iter().enumerate();
-                let element = |(index, item)| Element { value: self.convert(item), is_optional: list.optional_indices.contains(&index) };
+                let element = |(index, item)| Element {
+                    value: self.convert(item),
+                    is_optional: list.optional_indices.contains(&index),
+                };
                 Kind::List(elements.map(element).collect())
             }
             Parsed::Map(map) => Kind::Map(map.entries.iter().filter_map(|entry| self.entry(&entry.expr)).collect()),

@@ -24,7 +24,11 @@ fn environment() -> Environment {
             ("any", Type::Dyn),
         ],
     );
-    Environment::new([("self", own), ("t", Type::Timestamp), ("authorizer", Type::Library("kubernetes.authorization.Authorizer"))])
+    Environment::new([
+        ("self", own),
+        ("t", Type::Timestamp),
+        ("authorizer", Type::Library("kubernetes.authorization.Authorizer")),
+    ])
 }
 
 fn compile(text: &str) -> Result<Program, Mistake> {
@@ -32,9 +36,11 @@ fn compile(text: &str) -> Result<Program, Mistake> {
 }
 
 fn variables() -> Vec<(&'static str, Value)> {
-    let own =
-        serde_json::json!({"spec": {"n": 3, "s": "abc"}, "list": [3, 1, 2], "texts": ["b", "a"], "map": {"x": 1, "y": 2}, "any": "50%"});
-    let authorizer = Authorizer { decide: Arc::new(|check, verb| verb == "get" && check.authorizer.account.is_none()), account: None };
+    let own = serde_json::json!({"spec": {"n": 3, "s": "abc"}, "list": [3, 1, 2], "texts": ["b", "a"], "map": {"x": 1, "y": 2}, "any": "50%"});
+    let authorizer = Authorizer {
+        decide: Arc::new(|check, verb| verb == "get" && check.authorizer.account.is_none()),
+        account: None,
+    };
     vec![
         ("authorizer", Value::Authorizer(Arc::new(authorizer))),
         ("self", Value::of_json(&own)),

@@ -82,7 +82,10 @@ impl Type {
     }
 
     fn takes_null(&self) -> bool {
-        matches!(self, Self::Null | Self::Duration | Self::Timestamp | Self::Optional(_) | Self::Library(_) | Self::Object(_))
+        matches!(
+            self,
+            Self::Null | Self::Duration | Self::Timestamp | Self::Optional(_) | Self::Library(_) | Self::Object(_)
+        )
     }
 
     /// Returns the types inside of this one.

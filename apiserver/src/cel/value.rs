@@ -118,10 +118,14 @@ impl Value {
         match json {
             Json::Null => Self::Null,
             Json::Bool(value) => Self::Bool(*value),
-            Json::Number(number) => number.as_i64().map_or_else(|| Self::Double(number.as_f64().unwrap_or_default()), Self::Int),
+            Json::Number(number) => {
+                number.as_i64().map_or_else(|| Self::Double(number.as_f64().unwrap_or_default()), Self::Int)
+            }
             Json::String(text) => Self::text(text),
             Json::Array(items) => Self::list(items.iter().map(Self::of_json).collect()),
-            Json::Object(members) => Self::map(members.iter().map(|(name, member)| (name.as_str().into(), Self::of_json(member)))),
+            Json::Object(members) => {
+                Self::map(members.iter().map(|(name, member)| (name.as_str().into(), Self::of_json(member))))
+            }
         }
     }
 
@@ -265,9 +269,10 @@ impl List {
         match &self.kind {
             Items::Ordered => self.items.iter().zip(&other.items).all(|(one, other)| one.equals(other)),
             Items::Set => other.items.iter().all(|item| self.contains(item)),
-            Items::Keyed(keys) => {
-                other.items.iter().all(|item| self.items.iter().any(|own| has_same_keys(own, item, keys) && own.equals(item)))
-            }
+            Items::Keyed(keys) => other
+                .items
+                .iter()
+                .all(|item| self.items.iter().any(|own| has_same_keys(own, item, keys) && own.equals(item))),
         }
     }
 
@@ -330,7 +335,9 @@ impl Key {
             Value::Int(number) => Some(Self::Int(*number)),
             Value::Uint(number) => Some(Self::Uint(*number)),
             Value::String(text) => Some(Self::String(Arc::clone(text))),
-            Value::Double(number) if number.fract() == 0.0 && number.abs() < 2_f64.powi(63) => Some(Self::Int(*number as i64)),
+            Value::Double(number) if number.fract() == 0.0 && number.abs() < 2_f64.powi(63) => {
+                Some(Self::Int(*number as i64))
+            }
             _ => None,
         }
     }

@@ -11,13 +11,17 @@ use crate::storage::work_item::{CLEANUP, WorkItem, has_finalizer};
 /// Deletes the objects of a definition that is being deleted, and releases it when there are none.
 pub(super) async fn reconcile_definition(api: &Api, name: &str) {
     let again = WorkItem::Definition(name.to_owned());
-    let definitions = Resource { group: "apiextensions.k8s.io".to_owned(), plural: "customresourcedefinitions".to_owned() };
+    let definitions =
+        Resource { group: "apiextensions.k8s.io".to_owned(), plural: "customresourcedefinitions".to_owned() };
     let Some(stored) = api.read(&definitions, &(String::new(), name.to_owned())) else { return };
     if !stored.value["metadata"]["deletionTimestamp"].is_string() || !has_finalizer(&stored.value, CLEANUP) {
         return;
     }
     let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
-    let resource = Resource { group: text(&stored.value["spec"]["group"]), plural: text(&stored.value["spec"]["names"]["plural"]) };
+    let resource = Resource {
+        group: text(&stored.value["spec"]["group"]),
+        plural: text(&stored.value["spec"]["names"]["plural"]),
+    };
     for (_, instance) in api.with(|state| state.store.list(&resource, None)) {
         if !instance.value["metadata"]["deletionTimestamp"].is_string() {
             delete(api, &resource, instance, None, &again).await;

@@ -91,8 +91,15 @@ pub(super) async fn collect(api: &Api, resource: &Resource, key: &Key) {
 }
 
 /// Deletes a dependent that an owner waits for, and that has dependents itself, so that the whole chain waits.
-async fn delete_with_dependents(api: &Api, resource: &Resource, stored: Arc<Stored>, dependents: &[(Resource, Key)], again: &WorkItem) {
-    let is_cycle = dependents.iter().any(|(resource, key)| api.read(resource, key).is_some_and(|one| is_waiting(&one.value)));
+async fn delete_with_dependents(
+    api: &Api,
+    resource: &Resource,
+    stored: Arc<Stored>,
+    dependents: &[(Resource, Key)],
+    again: &WorkItem,
+) {
+    let is_cycle =
+        dependents.iter().any(|(resource, key)| api.read(resource, key).is_some_and(|one| is_waiting(&one.value)));
     let unblocked = unblocked(&stored.value);
     if is_cycle && unblocked != references(&stored.value) {
         // The write queues the object again.
@@ -121,7 +128,8 @@ async fn write_cross_namespace_event(api: &Api, dependent: &Value, reference: &V
     }
     let Some(events) = api.registry().find("", "v1", "events").cloned() else { return };
     let text = |field: &str| reference[field].as_str().unwrap_or_default();
-    let owner = format!("{}/{}, namespace: {namespace}, name: {}, uid: {uid}", text("apiVersion"), text("kind"), text("name"));
+    let owner =
+        format!("{}/{}, namespace: {namespace}, name: {}, uid: {uid}", text("apiVersion"), text("kind"), text("name"));
     let now = time(api.now());
     create(
         api,
@@ -182,7 +190,8 @@ pub(super) async fn reconcile_owner(api: &Api, uid: &str) {
     if has_finalizer(&owner.value, ORPHAN) {
         for (resource, key) in dependents {
             let Some(stored) = api.read(&resource, &key) else { continue };
-            let kept: Vec<Value> = references(&stored.value).into_iter().filter(|reference| reference["uid"] != uid).collect();
+            let kept: Vec<Value> =
+                references(&stored.value).into_iter().filter(|reference| reference["uid"] != uid).collect();
             set_owners(api, &resource, &stored, &kept, &again).await;
         }
         if api.with(|state| state.store.dependents(uid)).is_empty() {
@@ -192,10 +201,12 @@ pub(super) async fn reconcile_owner(api: &Api, uid: &str) {
         for (resource, key) in dependents {
             collect(api, &resource, &key).await;
         }
-        let blocks =
-            |value: &Value| references(value).iter().any(|reference| reference["uid"] == uid && reference["blockOwnerDeletion"] == true);
+        let blocks = |value: &Value| {
+            references(value).iter().any(|reference| reference["uid"] == uid && reference["blockOwnerDeletion"] == true)
+        };
         let left = api.with(|state| state.store.dependents(uid));
-        let is_blocked = left.iter().any(|(resource, key)| api.read(resource, key).is_some_and(|stored| blocks(&stored.value)));
+        let is_blocked =
+            left.iter().any(|(resource, key)| api.read(resource, key).is_some_and(|stored| blocks(&stored.value)));
         if !is_blocked {
             release(api, &resource, &owner, FOREGROUND, &again).await;
         }

@@ -70,15 +70,22 @@ pub(super) async fn reconcile_namespace(api: &Api, name: &str) {
 /// Returns the conditions of a namespace that still has objects.
 fn remaining(namespace: &Value, left: &Content, now: &str) -> Value {
     let full = |resource: &Resource| {
-        if resource.group.is_empty() { format!("{}.", resource.plural) } else { format!("{}.{}", resource.plural, resource.group) }
+        if resource.group.is_empty() {
+            format!("{}.", resource.plural)
+        } else {
+            format!("{}.{}", resource.plural, resource.group)
+        }
     };
-    let counted: Vec<String> =
-        left.iter().map(|(resource, objects)| format!("{} has {} resource instances", full(resource), objects.len())).collect();
+    let counted: Vec<String> = left
+        .iter()
+        .map(|(resource, objects)| format!("{} has {} resource instances", full(resource), objects.len()))
+        .collect();
     let finalizers = |stored: &Stored| -> Vec<String> {
         let all = stored.value["metadata"]["finalizers"].as_array().into_iter().flatten();
         all.filter_map(Value::as_str).map(str::to_owned).collect()
     };
-    let held: Vec<String> = left.iter().flat_map(|(_, objects)| objects.iter().flat_map(|(_, stored)| finalizers(stored))).collect();
+    let held: Vec<String> =
+        left.iter().flat_map(|(_, objects)| objects.iter().flat_map(|(_, stored)| finalizers(stored))).collect();
     let names: BTreeSet<&String> = held.iter().collect();
     let held: Vec<String> = names
         .into_iter()
@@ -86,13 +93,21 @@ fn remaining(namespace: &Value, left: &Content, now: &str) -> Value {
         .collect();
     let condition = |kind: &str, is_true: bool, reason: &str, message: String| {
         let status = if is_true { "True" } else { "False" };
-        let known =
-            namespace["status"]["conditions"].as_array().into_iter().flatten().find(|one| one["type"] == kind && one["status"] == status);
+        let known = namespace["status"]["conditions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|one| one["type"] == kind && one["status"] == status);
         let since = known.and_then(|one| one["lastTransitionTime"].as_str()).unwrap_or(now);
         json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since})
     };
     json!([
-        condition("NamespaceDeletionDiscoveryFailure", false, "ResourcesDiscovered", "All resources successfully discovered".into()),
+        condition(
+            "NamespaceDeletionDiscoveryFailure",
+            false,
+            "ResourcesDiscovered",
+            "All resources successfully discovered".into()
+        ),
         condition(
             "NamespaceDeletionGroupVersionParsingFailure",
             false,

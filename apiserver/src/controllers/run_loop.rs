@@ -17,8 +17,8 @@ use kopfd_base::kit::Stop;
 /// How long the controllers sleep when no work is queued or delayed.
 const IDLE: Duration = Duration::from_hours(1);
 
-/// Runs all queued controller work now, ignoring delays: garbage collection, namespaces, definitions. If there are webhooks, which may
-/// have to be awaited, all work is left to [`run`].
+/// Runs all queued controller work now, ignoring delays: garbage collection, namespaces, definitions. If there are
+/// webhooks, which may have to be awaited, all work is left to [`run`].
 pub(crate) fn settle(api: &Api) {
     while !admission_chain::has_webhooks(api) {
         let Some(work) = api.dequeue() else { return };

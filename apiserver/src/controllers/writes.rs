@@ -38,12 +38,18 @@ fn user() -> User {
 /// Writes a changed object; if another write came first, queues another item.
 pub(super) async fn write(api: &Api, served: &Arc<ServedKind>, stored: &Arc<Stored>, new: Value, again: &WorkItem) {
     let options = Options::default();
-    let writer = Writer { served, subresource: "finalize", options: &options, manager: NAME, now: api.now(), is_patch: true };
+    let writer =
+        Writer { served, subresource: "finalize", options: &options, manager: NAME, now: api.now(), is_patch: true };
     let user = user();
     let chain = AdmissionChain::new(api, served, "", Requester { user: &user, options: &options, fault: None });
     let (namespace, name) = key_of(&new);
-    let request =
-        AdmissionRequest { operation: Operation::Update, name: &name, namespace: &namespace, object: Some(&new), old: Some(&stored.value) };
+    let request = AdmissionRequest {
+        operation: Operation::Update,
+        name: &name,
+        namespace: &namespace,
+        object: Some(&new),
+        old: Some(&stored.value),
+    };
     let Ok((changed, _)) = chain.mutate(request).await else { return api.enqueue_after(again.clone(), AGAIN) };
     let new = changed.unwrap_or_else(|| new.clone());
     if chain.validate(AdmissionRequest { object: Some(&new), ..request }).await.is_err() {
@@ -55,7 +61,13 @@ pub(super) async fn write(api: &Api, served: &Arc<ServedKind>, stored: &Arc<Stor
     }
 }
 
-pub(super) async fn delete(api: &Api, resource: &Resource, stored: Arc<Stored>, propagation: Option<Propagation>, again: &WorkItem) {
+pub(super) async fn delete(
+    api: &Api,
+    resource: &Resource,
+    stored: Arc<Stored>,
+    propagation: Option<Propagation>,
+    again: &WorkItem,
+) {
     let Some(served) = api.registry().stored(resource).cloned() else { return };
     let uid = Some(uid_of(&stored.value).to_owned());
     let deletion = Deletion { propagation, uid, ..Deletion::default() };

@@ -1,4 +1,5 @@
-//! The part of OpenAPI v3 that kubectl needs: which kinds support patches and field validation, and the texts of `explain`.
+//! The part of OpenAPI v3 that kubectl needs: which kinds support patches and field validation, and the texts of
+//! `explain`.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -19,7 +20,8 @@ pub(crate) const VERSION_TWO_MEDIA: &str = "application/com.github.proto-openapi
 pub(crate) const VERSION_TWO_ANSWER: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 /// An empty document of OpenAPI v2, in protobuf: only the version, and the title and version of the API.
 ///
-/// kubectl requests it before it sends the items of a `List`, and does not validate kinds that are missing in it: the server does.
+/// kubectl requests it before it sends the items of a `List`, and does not validate kinds that are missing in it: the
+/// server does.
 pub(crate) const VERSION_TWO: &[u8] = b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.36.0";
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
@@ -27,12 +29,20 @@ const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 
 /// The members of metadata for `explain`: name, type, and description.
 const META_FIELDS: [(&str, &str, &str); 13] = [
-    ("annotations", "map", "Annotations is an unstructured key value map that tools and libraries may use to keep arbitrary metadata."),
+    (
+        "annotations",
+        "map",
+        "Annotations is an unstructured key value map that tools and libraries may use to keep arbitrary metadata.",
+    ),
     ("creationTimestamp", "string", "CreationTimestamp is the time when the server created this object."),
     ("deletionGracePeriodSeconds", "integer", "Number of seconds that this object may take to terminate gracefully."),
     ("deletionTimestamp", "string", "DeletionTimestamp is the time at which this object is going to be deleted."),
     ("finalizers", "list", "The object is removed from the store only when this list is empty."),
-    ("generateName", "string", "GenerateName is a prefix, from which the server makes a unique name if there is no name."),
+    (
+        "generateName",
+        "string",
+        "GenerateName is a prefix, from which the server makes a unique name if there is no name.",
+    ),
     ("generation", "integer", "A number that grows with each change of the desired state."),
     ("labels", "map", "Map of string keys and values that can be used to organize and select objects."),
     ("managedFields", "objects", "Which manager set which fields."),
@@ -45,7 +55,8 @@ const META_FIELDS: [(&str, &str, &str); 13] = [
 /// The digests of the documents of built-in groups, which are constant.
 static BUILT_IN: LazyLock<HashMap<String, String>> = LazyLock::new(|| {
     let kinds = builtin::kinds();
-    let digest = |kind: &Kind| (path_of(&kind.group, &kind.version), hash(&document(&kind.group, &kind.version, &kinds)));
+    let digest =
+        |kind: &Kind| (path_of(&kind.group, &kind.version), hash(&document(&kind.group, &kind.version, &kinds)));
     let groups: HashMap<String, &Kind> = kinds.iter().map(|kind| (path_of(&kind.group, &kind.version), kind)).collect();
     groups.into_values().map(digest).collect()
 });
@@ -148,7 +159,8 @@ fn operation(kind: &Kind, method: &str, verb: &str) -> Value {
     });
     if ["post", "put", "patch"].contains(&method) {
         let names = ["dryRun", "fieldManager", "fieldValidation"];
-        let parameters = names.map(|name| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}}));
+        let parameters =
+            names.map(|name| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}}));
         operation["parameters"] = json!(parameters);
     }
     operation
@@ -257,7 +269,10 @@ mod tests {
         let patch = &document["paths"]["/apis/ex.dev/v1/namespaces/{namespace}/widgets/{name}"]["patch"];
         assert!(patch["parameters"].as_array().unwrap().iter().any(|parameter| parameter["name"] == "fieldValidation"));
         assert_eq!(patch["x-kubernetes-action"], "patch");
-        assert_eq!(patch["x-kubernetes-group-version-kind"], json!({"group": "ex.dev", "version": "v1", "kind": "Widget"}));
+        assert_eq!(
+            patch["x-kubernetes-group-version-kind"],
+            json!({"group": "ex.dev", "version": "v1", "kind": "Widget"})
+        );
         assert!(document["paths"]["/apis/ex.dev/v1/namespaces/{namespace}/widgets"]["get"].is_object());
     }
 
@@ -275,7 +290,9 @@ mod tests {
         let mut kinds = builtin::kinds();
         kinds.push(widgets());
         let before = index(&kinds);
-        assert!(before["paths"]["api/v1"]["serverRelativeURL"].as_str().unwrap().starts_with("/openapi/v3/api/v1?hash="));
+        assert!(
+            before["paths"]["api/v1"]["serverRelativeURL"].as_str().unwrap().starts_with("/openapi/v3/api/v1?hash=")
+        );
         assert!(before["paths"]["apis/apps/v1"].is_object());
         kinds.last_mut().unwrap().plural = "gadgets".into();
         let after = index(&kinds);

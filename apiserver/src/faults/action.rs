@@ -109,7 +109,13 @@ pub enum Action {
 impl Action {
     /// Answers with a failure with this status code, without carrying the request out.
     pub fn status(code: u16) -> Self {
-        Self::Status { code, reason: String::new(), message: String::new(), retry_after: None, body: AnswerBody::Status }
+        Self::Status {
+            code,
+            reason: String::new(),
+            message: String::new(),
+            retry_after: None,
+            body: AnswerBody::Status,
+        }
     }
 }
 
@@ -179,7 +185,8 @@ pub enum WebhookFailure {
 }
 
 impl Action {
-    /// Tells whether the action makes the conversion webhook of a request's resource fail, by the name of its definition.
+    /// Tells whether the action makes the conversion webhook of a request's resource fail, by the name of its
+    /// definition.
     pub fn is_conversion_of(&self, request: &Request<'_>) -> bool {
         matches!(self, Self::WebhookFail { name: Some(name), .. } if *name == request.full_resource())
     }
@@ -196,8 +203,12 @@ impl Action {
             | Self::WatchNoBookmarks {} => request.verb == "watch",
             Self::StaleRead { .. } => !request.resource.is_empty() && matches!(request.verb, "get" | "list" | "watch"),
             Self::Conflict { .. } => !request.name.is_empty() && matches!(request.verb, "update" | "patch" | "delete"),
-            Self::WebhookFail { .. } => !request.resource.is_empty() && !matches!(request.verb, "get" | "list" | "watch"),
-            Self::DiscoveryFail { group, .. } => request.resource.is_empty() && !request.group.is_empty() && group == request.group,
+            Self::WebhookFail { .. } => {
+                !request.resource.is_empty() && !matches!(request.verb, "get" | "list" | "watch")
+            }
+            Self::DiscoveryFail { group, .. } => {
+                request.resource.is_empty() && !request.group.is_empty() && group == request.group
+            }
             Self::NotReady { .. } => request.defined_at.is_some(),
             _ => true,
         }

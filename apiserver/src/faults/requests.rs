@@ -129,8 +129,9 @@ mod tests {
     #[test]
     fn the_newest_requests_are_kept_in_their_order() {
         let mut requests = RequestLog::with_limit(2);
-        let numbers: Vec<u64> =
-            (0..4).map(|_| requests.begin(RecordedRequest { verb: "watch".into(), ..RecordedRequest::default() })).collect();
+        let numbers: Vec<u64> = (0..4)
+            .map(|_| requests.begin(RecordedRequest { verb: "watch".into(), ..RecordedRequest::default() }))
+            .collect();
         requests.note_answer(numbers[0], 200, Timestamp::from_millisecond(5).unwrap());
         for number in [numbers[3], numbers[1], numbers[2]] {
             requests.end(number);
@@ -138,7 +139,10 @@ mod tests {
         requests.note_events(numbers[0], 3);
         let kept: Vec<u64> = requests.all().iter().map(|request| request.number).collect();
         assert_eq!(kept, [1, 2, 3]);
-        assert_eq!(requests.watchers().map(|request| (request.events, request.duration_ms)).collect::<Vec<_>>(), [(3, Some(5))]);
+        assert_eq!(
+            requests.watchers().map(|request| (request.events, request.duration_ms)).collect::<Vec<_>>(),
+            [(3, Some(5))]
+        );
         requests.forget();
         assert_eq!(requests.all().len(), 1);
     }

@@ -17,7 +17,15 @@ fn faults(rules: &[serde_json::Value]) -> Faults {
 }
 
 fn patch(name: &str) -> Request<'_> {
-    Request { verb: "patch", group: "ex.dev", resource: "widgets", namespace: "default", name, user: "u", ..Request::default() }
+    Request {
+        verb: "patch",
+        group: "ex.dev",
+        resource: "widgets",
+        namespace: "default",
+        name,
+        user: "u",
+        ..Request::default()
+    }
 }
 
 fn fires(faults: &mut Faults, requests: usize) -> Vec<bool> {
@@ -32,8 +40,10 @@ fn a_rule_skips_fires_and_ends() {
 
 #[test]
 fn a_rule_is_only_for_what_it_matches() {
-    let mut faults = faults(&[json!({"match": {"verb": ["update", "patch"], "group": "ex.dev", "resource": "widgets", "name": "a*",
-        "namespace": "*", "subresource": ""}, "action": {"status": {"code": 409}}})]);
+    let mut faults = faults(&[
+        json!({"match": {"verb": ["update", "patch"], "group": "ex.dev", "resource": "widgets", "name": "a*",
+        "namespace": "*", "subresource": ""}, "action": {"status": {"code": 409}}}),
+    ]);
     assert!(faults.decide(&patch("abc")).is_some());
     assert!(faults.decide(&patch("xyz")).is_none());
     assert!(faults.decide(&Request { verb: "get", ..patch("a") }).is_none());
@@ -43,14 +53,17 @@ fn a_rule_is_only_for_what_it_matches() {
 
 #[test]
 fn a_resource_may_be_written_with_its_group() {
-    let mut faults = faults(&[json!({"match": {"verb": "patch", "resource": "widgets.ex.dev"}, "action": {"statusAfter": {"code": 500}}})]);
+    let mut faults = faults(&[
+        json!({"match": {"verb": "patch", "resource": "widgets.ex.dev"}, "action": {"statusAfter": {"code": 500}}}),
+    ]);
     assert!(faults.decide(&patch("a")).is_some());
     assert!(faults.decide(&Request { group: "other.dev", ..patch("a") }).is_none());
 }
 
 #[test]
 fn the_first_rule_that_fires_wins() {
-    let mut faults = faults(&[json!({"times": 1, "action": {"status": {"code": 500}}}), json!({"action": {"delay": {"ms": 1}}})]);
+    let mut faults =
+        faults(&[json!({"times": 1, "action": {"status": {"code": 500}}}), json!({"action": {"delay": {"ms": 1}}})]);
     assert_eq!(faults.decide(&patch("a")).map(|fault| fault.rule), Some(1));
     assert_eq!(faults.decide(&patch("a")).map(|fault| fault.rule), Some(2));
     assert!(faults.remove(2) && !faults.remove(2));
@@ -59,7 +72,9 @@ fn the_first_rule_that_fires_wins() {
 
 #[test]
 fn the_same_seed_gives_the_same_faults() {
-    let run = |seed: u64| fires(&mut faults(&[json!({"probability": 0.5, "seed": seed, "action": {"status": {"code": 500}}})]), 64);
+    let run = |seed: u64| {
+        fires(&mut faults(&[json!({"probability": 0.5, "seed": seed, "action": {"status": {"code": 500}}})]), 64)
+    };
     assert_eq!(run(7), run(7));
     assert_ne!(run(7), run(8));
     let share = run(7).iter().filter(|fired| **fired).count();
@@ -88,7 +103,8 @@ fn users_are_throttled_by_their_own_bucket() {
 #[test]
 fn users_may_be_throttled_to_less_than_a_request_per_second() {
     let mut faults = faults(&[json!({"action": {"throttle": {"qps": 0.25, "burst": 1}}})]);
-    let mut fires = |seconds: i64| faults.decide(&Request { at: Timestamp::from_second(seconds).unwrap(), ..patch("a") }).is_some();
+    let mut fires =
+        |seconds: i64| faults.decide(&Request { at: Timestamp::from_second(seconds).unwrap(), ..patch("a") }).is_some();
     assert_eq!([0, 3, 4, 5, 8].map(&mut fires), [false, true, false, true, false]);
     // The clock of the server is set back.
     assert_eq!([1, 4, 5].map(&mut fires), [true, true, false]);
@@ -109,8 +125,10 @@ fn conflicts_end_by_their_own_number() {
 
 #[test]
 fn a_rule_ignores_requests_to_which_its_action_does_not_apply() {
-    let mut faults =
-        faults(&[json!({"times": 1, "action": {"watchStall": {}}}), json!({"times": 1, "action": {"staleRead": {"revisions": 1}}})]);
+    let mut faults = faults(&[
+        json!({"times": 1, "action": {"watchStall": {}}}),
+        json!({"times": 1, "action": {"staleRead": {"revisions": 1}}}),
+    ]);
     assert!(faults.decide(&patch("a")).is_none());
     assert_eq!(faults.decide(&Request { verb: "get", ..patch("a") }).map(|fault| fault.rule), Some(2));
     assert_eq!(faults.decide(&Request { verb: "watch", ..patch("") }).map(|fault| fault.rule), Some(1));
@@ -128,7 +146,8 @@ fn a_fresh_token_is_known_again() {
 fn a_definition_is_not_ready_for_a_while() {
     let mut faults = faults(&[json!({"action": {"notReady": {"ms": 500}}})]);
     let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
-    let mut fires = |now: i64| faults.decide(&Request { defined_at: Some(at(1000)), at: at(now), ..patch("a") }).is_some();
+    let mut fires =
+        |now: i64| faults.decide(&Request { defined_at: Some(at(1000)), at: at(now), ..patch("a") }).is_some();
     assert!(fires(1100) && !fires(1500));
     assert!(faults.decide(&patch("a")).is_none());
 }

@@ -14,7 +14,8 @@ const UNITS: [(&str, i128); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// Parses numbers with units, such as `1h30m`, `-.5s` or `0`. Returns `None` if the text is no duration, or exceeds the range of 292 years.
+/// Parses numbers with units, such as `1h30m`, `-.5s` or `0`. Returns `None` if the text is no duration, or exceeds the
+/// range of 292 years.
 pub(crate) fn duration(text: &str) -> Option<SignedDuration> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     if unsigned == "0" {

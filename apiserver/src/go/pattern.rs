@@ -35,7 +35,8 @@ fn foreign(pattern: &str) -> Option<String> {
             ']' => is_in_brackets = false,
             '{' if !is_in_brackets && is_count(&rest) => {
                 let count: String = rest.clone().take_while(|c| *c != '}').collect();
-                let is_too_much = |number: &str| !number.is_empty() && number.parse::<u32>().is_ok_and(|n| n > MAX_REPETITIONS);
+                let is_too_much =
+                    |number: &str| !number.is_empty() && number.parse::<u32>().is_ok_and(|n| n > MAX_REPETITIONS);
                 if count.split(',').any(is_too_much) {
                     return Some(format!("invalid repeat count: `{{{count}}}`"));
                 }
@@ -53,8 +54,8 @@ fn foreign(pattern: &str) -> Option<String> {
     None
 }
 
-/// Converts a pattern of Go to our syntax: classes such as `\d` are ASCII only, a brace without a count is a literal, and inside of
-/// brackets there are no operators.
+/// Converts a pattern of Go to our syntax: classes such as `\d` are ASCII only, a brace without a count is a literal,
+/// and inside of brackets there are no operators.
 fn translated(pattern: &str) -> String {
     let mut translated = String::with_capacity(pattern.len());
     let mut rest = pattern.chars().peekable();
@@ -148,9 +149,14 @@ mod tests {
         }
         assert!(regex("a(b").is_err());
         assert!(regex(r"(?=a)").is_err());
-        for (pattern, is_taken) in
-            [("a{1000}", true), ("a{1001}", false), ("(?x) a", false), ("(?i)a", true), ("(?P<x>a)", true), ("[(?x]", true)]
-        {
+        for (pattern, is_taken) in [
+            ("a{1000}", true),
+            ("a{1001}", false),
+            ("(?x) a", false),
+            ("(?i)a", true),
+            ("(?P<x>a)", true),
+            ("[(?x]", true),
+        ] {
             assert_eq!(regex(pattern).is_ok(), is_taken, "{pattern}");
         }
     }

@@ -98,21 +98,29 @@ impl ApiError {
         let texts: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
         let text = if let [one] = texts.as_slice() { one.clone() } else { format!("[{}]", texts.join(", ")) };
         let full = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
-        let details = Details { name: name.to_owned(), group: group.to_owned(), kind: kind.to_owned(), causes, ..Details::default() };
+        let details = Details {
+            name: name.to_owned(),
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            causes,
+            ..Details::default()
+        };
         Self { details, ..Self::new(422, "Invalid", format!("{full} {name:?} is invalid: {text}")) }
     }
 
     /// Returns the error for an object that does not exist.
     pub fn not_found(group: &str, resource: &str, name: &str) -> Self {
         let full = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
-        let details = Details { name: name.to_owned(), group: group.to_owned(), kind: resource.to_owned(), ..Details::default() };
+        let details =
+            Details { name: name.to_owned(), group: group.to_owned(), kind: resource.to_owned(), ..Details::default() };
         Self { details, ..Self::new(404, "NotFound", format!("{full} {name:?} not found")) }
     }
 
     /// Returns the error for a conflicting write.
     pub fn conflict(group: &str, resource: &str, name: &str, message: &str) -> Self {
         let full = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
-        let details = Details { name: name.to_owned(), group: group.to_owned(), kind: resource.to_owned(), ..Details::default() };
+        let details =
+            Details { name: name.to_owned(), group: group.to_owned(), kind: resource.to_owned(), ..Details::default() };
         let text = format!("Operation cannot be fulfilled on {full} {name:?}: {message}");
         Self { details, ..Self::new(409, "Conflict", text) }
     }

@@ -30,10 +30,14 @@ impl Deadline {
         }
         let Some(text) = request.query.text("timeout") else { return Ok(Self(Some(MAX_TIMEOUT))) };
         let asked = go::duration(text).ok_or_else(|| {
-            ApiError::bad_request(format!("invalid timeout specified in the request URL - time: invalid duration {text:?}"))
+            ApiError::bad_request(format!(
+                "invalid timeout specified in the request URL - time: invalid duration {text:?}"
+            ))
         })?;
         // Zero and negative values mean the default.
-        Ok(Self(Some(Duration::try_from(asked).ok().filter(|asked| !asked.is_zero()).unwrap_or(MAX_TIMEOUT).min(MAX_TIMEOUT))))
+        Ok(Self(Some(
+            Duration::try_from(asked).ok().filter(|asked| !asked.is_zero()).unwrap_or(MAX_TIMEOUT).min(MAX_TIMEOUT),
+        )))
     }
 
     /// Waits for an answer up to the time limit. Returns `None` if it is exceeded, and drops the unfinished work.
@@ -48,7 +52,8 @@ impl Deadline {
 /// Returns the answer after a timeout. Like that of a real server it has neither a kind nor a content type.
 pub fn passed() -> Response<Body> {
     let text = "Timeout: request did not complete within the allotted timeout";
-    let status = json!({"metadata": {}, "status": "Failure", "message": text, "reason": "Timeout", "details": {}, "code": 504});
+    let status =
+        json!({"metadata": {}, "status": "Failure", "message": text, "reason": "Timeout", "details": {}, "code": 504});
     let mut response = Response::new(Body::from(status.to_string()));
     *response.status_mut() = StatusCode::GATEWAY_TIMEOUT;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
@@ -69,7 +74,13 @@ mod tests {
     fn a_request_has_a_minute_or_less_and_a_watch_as_long_as_it_likes() {
         let after = |time| Some(Deadline(Some(time)));
         assert_eq!(deadline("/api/v1/pods?timeout=250ms"), after(Duration::from_millis(250)));
-        for most in ["/version", "/api/v1/pods", "/api/v1/pods?timeout=0", "/api/v1/pods?timeout=-5s", "/api/v1/pods?timeout=2562047h"] {
+        for most in [
+            "/version",
+            "/api/v1/pods",
+            "/api/v1/pods?timeout=0",
+            "/api/v1/pods?timeout=-5s",
+            "/api/v1/pods?timeout=2562047h",
+        ] {
             assert_eq!(deadline(most), after(MAX_TIMEOUT), "{most}");
         }
         assert_eq!(deadline("/api/v1/pods?watch=true&timeout=abc"), Some(Deadline(None)));

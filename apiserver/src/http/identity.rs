@@ -1,5 +1,5 @@
-//! The identity of a server for clients: its certificates, and the token of its administrator. Stored with the objects, it survives
-//! restarts.
+//! The identity of a server for clients: its certificates, and the token of its administrator. Stored with the objects,
+//! it survives restarts.
 
 use std::io::Write as _;
 use std::net::IpAddr;

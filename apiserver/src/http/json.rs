@@ -62,7 +62,8 @@ pub fn with_whole_numbers(value: Value) -> Value {
 fn read(text: &[u8], is_as_written: bool) -> Result<Body, serde_json::Error> {
     let mut duplicates = Vec::new();
     let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let value = Node { path: String::new(), depth: 0, is_as_written, duplicates: &mut duplicates }.deserialize(&mut deserializer)?;
+    let value = Node { path: String::new(), depth: 0, is_as_written, duplicates: &mut duplicates }
+        .deserialize(&mut deserializer)?;
     deserializer.end()?;
     let remarks = duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect();
     Ok(Body { value, remarks })
@@ -70,7 +71,11 @@ fn read(text: &[u8], is_as_written: bool) -> Result<Body, serde_json::Error> {
 
 /// Converts an integral number to an integer, whatever its form.
 fn whole(value: f64) -> Value {
-    let number = if value.fract() == 0.0 && value.abs() < 9e18 { Some(Number::from(value as i64)) } else { Number::from_f64(value) };
+    let number = if value.fract() == 0.0 && value.abs() < 9e18 {
+        Some(Number::from(value as i64))
+    } else {
+        Number::from_f64(value)
+    };
     number.map_or(Value::Null, Value::Number)
 }
 

@@ -1,4 +1,5 @@
-//! The kubeconfig file of a server: readable by its owner only, and not overwritten by other servers while this one runs.
+//! The kubeconfig file of a server: readable by its owner only, and not overwritten by other servers while this one
+//! runs.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
@@ -78,7 +79,11 @@ impl Kubeconfig {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
         };
-        if (found.dev(), found.ino()) == (written.dev(), written.ino()) { std::fs::remove_file(&self.path) } else { Ok(()) }
+        if (found.dev(), found.ino()) == (written.dev(), written.ino()) {
+            std::fs::remove_file(&self.path)
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Requests in protobuf: the envelope of Kubernetes and the messages of the built-in kinds. Answers are never in protobuf.
+//! Requests in protobuf: the envelope of Kubernetes and the messages of the built-in kinds. Answers are never in
+//! protobuf.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,7 +18,9 @@ pub const MAGIC: &[u8] = b"k8s\0";
 ///
 /// 400 for invalid messages, 415 for kinds with unknown messages.
 pub fn decode(body: &[u8]) -> Result<Value, ApiError> {
-    let mut unknown = Reader(body.strip_prefix(MAGIC).ok_or_else(|| broken("it does not start with the magic number of Kubernetes"))?);
+    let mut unknown = Reader(
+        body.strip_prefix(MAGIC).ok_or_else(|| broken("it does not start with the magic number of Kubernetes"))?,
+    );
     let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
     while let Some((number, wire)) = unknown.field()? {
         match (number, wire) {
@@ -295,7 +298,10 @@ mod tests {
         let decoded = decode(&envelope("coordination.k8s.io/v1", "Lease", &bytes(2, &spec))).unwrap();
         let renewed = decoded["spec"]["renewTime"].as_str().unwrap();
         assert!(renewed.starts_with("20") && renewed.ends_with(".000001Z"), "{renewed}");
-        assert_eq!((&decoded["spec"]["leaseDurationSeconds"], &decoded["spec"]["leaseTransitions"]), (&json!(15), &json!(0)));
+        assert_eq!(
+            (&decoded["spec"]["leaseDurationSeconds"], &decoded["spec"]["leaseTransitions"]),
+            (&json!(15), &json!(0))
+        );
     }
 
     #[test]
@@ -308,8 +314,12 @@ mod tests {
 
     #[test]
     fn a_deployment_is_decoded_with_its_pod_template() {
-        let container =
-            [bytes(1, b"c"), bytes(2, b"nginx"), bytes(8, &bytes(1, &[bytes(1, b"cpu"), bytes(2, &bytes(1, b"100m"))].concat()))].concat();
+        let container = [
+            bytes(1, b"c"),
+            bytes(2, b"nginx"),
+            bytes(8, &bytes(1, &[bytes(1, b"cpu"), bytes(2, &bytes(1, b"100m"))].concat())),
+        ]
+        .concat();
         let request = bytes(2, &[bytes(1, b"/x"), bytes(2, &[number(1, 1), bytes(3, b"http")].concat())].concat());
         let volume = bytes(1, &[bytes(1, b"v"), bytes(2, &bytes(6, &bytes(1, b"s")))].concat());
         let container = [container, bytes(10, &bytes(1, &request))].concat();
@@ -330,10 +340,17 @@ mod tests {
     #[test]
     fn two_versions_of_a_kind_are_two_messages() {
         let target = number(3, 80);
-        let old =
-            decode(&envelope("autoscaling/v1", "HorizontalPodAutoscaler", &bytes(2, &[number(3, 5), number(4, 80)].concat()))).unwrap();
+        let old = decode(&envelope(
+            "autoscaling/v1",
+            "HorizontalPodAutoscaler",
+            &bytes(2, &[number(3, 5), number(4, 80)].concat()),
+        ))
+        .unwrap();
         let new = decode(&envelope("autoscaling/v2", "HorizontalPodAutoscaler", &bytes(2, &target))).unwrap();
-        assert_eq!((&old["spec"]["targetCPUUtilizationPercentage"], &new["spec"]["maxReplicas"]), (&json!(80), &json!(80)));
+        assert_eq!(
+            (&old["spec"]["targetCPUUtilizationPercentage"], &new["spec"]["maxReplicas"]),
+            (&json!(80), &json!(80))
+        );
     }
 
     #[test]

@@ -62,18 +62,23 @@ impl Reply {
         if !group.is_empty() {
             details["group"] = json!(group);
         }
-        Self::object(json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}))
+        Self::object(
+            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}),
+        )
     }
 
     /// Returns the answer for a successful operation without an object.
     pub fn created() -> Self {
-        Self::object(json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})).with_code(201)
+        Self::object(json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}))
+            .with_code(201)
     }
 
     /// Encodes the answer.
     pub fn into_response(self, accept: Accept) -> Response<Body> {
         let (media, body) = match self.content {
-            Content::Object(value) if accept.is_yaml => ("application/yaml", Body::from(yaml::dump(&value).unwrap_or_default())),
+            Content::Object(value) if accept.is_yaml => {
+                ("application/yaml", Body::from(yaml::dump(&value).unwrap_or_default()))
+            }
             Content::Object(value) => {
                 let mut text = serde_json::to_vec(&value).unwrap_or_default();
                 text.push(b'\n');
@@ -87,7 +92,8 @@ impl Reply {
             }
         };
         let mut response = Response::new(body);
-        *response.status_mut() = http::StatusCode::from_u16(self.code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+        *response.status_mut() =
+            http::StatusCode::from_u16(self.code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
         if !media.is_empty() {
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media));

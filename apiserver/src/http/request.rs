@@ -94,7 +94,9 @@ impl Path {
             ["api", "v1"] => Self::Resources(String::new(), "v1".to_owned()),
             ["apis", group, version] => Self::Resources((*group).to_owned(), (*version).to_owned()),
             ["api", "v1", rest @ ..] => ResourcePath::parse("", "v1", rest).map_or_else(other, Self::Objects),
-            ["apis", group, version, rest @ ..] => ResourcePath::parse(group, version, rest).map_or_else(other, Self::Objects),
+            ["apis", group, version, rest @ ..] => {
+                ResourcePath::parse(group, version, rest).map_or_else(other, Self::Objects)
+            }
             _ => other(),
         }
     }
@@ -109,8 +111,8 @@ impl ResourcePath {
         let resource_path = Self { group: group.to_owned(), version: version.to_owned(), is_watch, ..Self::default() };
         let text = |part: &str| Some(part.to_owned());
         // Namespaces are also objects: the segment after the name is their subresource, or a resource inside.
-        let is_namespace =
-            group.is_empty() && matches!(parts, ["namespaces"] | ["namespaces", _] | ["namespaces", _, "status" | "finalize"]);
+        let is_namespace = group.is_empty()
+            && matches!(parts, ["namespaces"] | ["namespaces", _] | ["namespaces", _, "status" | "finalize"]);
         let (namespace, parts) = match parts {
             ["namespaces", namespace, rest @ ..] if !is_namespace && !rest.is_empty() => (text(namespace), rest),
             parts => (None, parts),
@@ -119,9 +121,12 @@ impl ResourcePath {
         match parts {
             [plural] => Some(Self { plural: (*plural).to_owned(), ..resource_path }),
             [plural, name] => Some(Self { plural: (*plural).to_owned(), name: text(name), ..resource_path }),
-            [plural, name, rest @ ..] => {
-                Some(Self { plural: (*plural).to_owned(), name: text(name), subresource: Some(rest.join("/")), ..resource_path })
-            }
+            [plural, name, rest @ ..] => Some(Self {
+                plural: (*plural).to_owned(),
+                name: text(name),
+                subresource: Some(rest.join("/")),
+                ..resource_path
+            }),
             [] => None,
         }
     }
@@ -153,8 +158,10 @@ pub struct Query(Vec<(String, String)>);
 impl Query {
     /// Parses a query. Undecodable parameters are ignored.
     pub fn parse(query: &str) -> Self {
-        let plain = |text: &str| bytes(&text.replace('+', " ")).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        let plain =
+            |text: &str| bytes(&text.replace('+', " ")).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let pairs =
+            query.split('&').filter(|pair| !pair.is_empty()).map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         Self(pairs.filter_map(|(key, value)| Some((plain(key)?, plain(value)?))).collect())
     }
 
@@ -178,8 +185,10 @@ impl Query {
     /// # Errors
     /// If the parameter is not a number.
     pub fn number(&self, key: &str) -> Result<Option<i64>, ApiError> {
-        let parse =
-            |text: &str| text.parse().map_err(|_| ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")));
+        let parse = |text: &str| {
+            text.parse()
+                .map_err(|_| ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))
+        };
         self.given(key).map(parse).transpose()
     }
 }
@@ -220,10 +229,18 @@ impl Options {
         let mut causes = Vec::new();
         let field_manager = query.text("fieldManager").map(str::to_owned);
         if field_manager.as_ref().is_some_and(|manager| manager.len() > 128) {
-            causes.push(FieldError::new("FieldValueTooLong", "fieldManager", "Too long: may not be more than 128 bytes"));
+            causes.push(FieldError::new(
+                "FieldValueTooLong",
+                "fieldManager",
+                "Too long: may not be more than 128 bytes",
+            ));
         }
         if field_manager.as_ref().is_some_and(|manager| manager.chars().any(char::is_control)) {
-            causes.push(FieldError::new("FieldValueInvalid", "fieldManager", "Invalid value: should only contain printable characters"));
+            causes.push(FieldError::new(
+                "FieldValueInvalid",
+                "fieldManager",
+                "Invalid value: should only contain printable characters",
+            ));
         }
         let mut unsupported = |field: &str, value: &str, supported: &str| {
             let message = format!("Unsupported value: {value:?}: supported values: {supported}");
@@ -247,7 +264,13 @@ impl Options {
             }
         };
         if causes.is_empty() {
-            return Ok(Self { is_dry_run, field_manager, validation, is_forced: query.is_on("force"), deletion: serde_json::Map::new() });
+            return Ok(Self {
+                is_dry_run,
+                field_manager,
+                validation,
+                is_forced: query.is_on("force"),
+                deletion: serde_json::Map::new(),
+            });
         }
         Err(ApiError::invalid("meta.k8s.io", options, "", causes))
     }
@@ -288,7 +311,8 @@ impl Accept {
         if offers.peek().is_none() {
             return Ok(plain);
         }
-        let mut offers = offers.flat_map(|value| value.split(',')).map(str::trim).filter(|offer| !offer.is_empty()).peekable();
+        let mut offers =
+            offers.flat_map(|value| value.split(',')).map(str::trim).filter(|offer| !offer.is_empty()).peekable();
         if offers.peek().is_none() {
             return Ok(plain);
         }
@@ -305,7 +329,8 @@ impl Accept {
             "application/yaml" => true,
             _ => return None,
         };
-        let parameter = |name: &str| offer.split(';').filter_map(|part| part.trim().split_once('=')).find(|(key, _)| *key == name);
+        let parameter =
+            |name: &str| offer.split(';').filter_map(|part| part.trim().split_once('=')).find(|(key, _)| *key == name);
         let is_meta = parameter("g").is_some_and(|(_, group)| group == "meta.k8s.io");
         let version = parameter("v").map_or("v1", |(_, version)| version);
         let form = match parameter("as").map(|(_, form)| form) {
@@ -386,7 +411,10 @@ mod tests {
         };
         assert_eq!(form("application/json;as=Table;v=v1;g=meta.k8s.io,application/json").unwrap(), Form::Table);
         assert_eq!(form("application/vnd.kubernetes.protobuf, application/json").unwrap(), Form::Plain);
-        assert_eq!(form("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json").unwrap(), Form::Plain);
+        assert_eq!(
+            form("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json").unwrap(),
+            Form::Plain
+        );
         assert_eq!(form("application/xml").unwrap_err().code, 406);
     }
 }

@@ -56,8 +56,8 @@ pub fn check_name(name: &str) -> Result<(), ApiError> {
     metadata::path_mistake(name, false).map_or(Ok(()), |why| Err(ApiError::bad_request(format!("name {name:?} {why}"))))
 }
 
-/// Reads a sent object of a built-in kind, without its metadata, which is read separately. Unknown fields are dropped. Returns their
-/// paths.
+/// Reads a sent object of a built-in kind, without its metadata, which is read separately. Unknown fields are dropped.
+/// Returns their paths.
 ///
 /// # Errors
 /// A bad request for values of wrong types.
@@ -78,12 +78,17 @@ pub fn zero(kind: &Kind) -> Value {
 
 /// Prepares an object of a built-in kind for the store: fills in its defaults and checks it. Returns warnings.
 ///
-/// The object has its final metadata, with the unique id. It is written as a whole, or through a subresource. With an old object, values
-/// assigned by the server are kept, and immutable fields are compared.
+/// The object has its final metadata, with the unique id. It is written as a whole, or through a subresource. With an
+/// old object, values assigned by the server are kept, and immutable fields are compared.
 ///
 /// # Errors
 /// A bad request for values of wrong types, an invalid object for all its other errors together.
-pub fn prepare(kind: &Kind, subresource: &str, object: &mut Value, old: Option<&Value>) -> Result<Vec<String>, ApiError> {
+pub fn prepare(
+    kind: &Kind,
+    subresource: &str,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<Vec<String>, ApiError> {
     if let Some(why) = metadata::type_mistake(&object["metadata"]) {
         return Err(refusal(kind, &why));
     }
@@ -118,7 +123,8 @@ pub fn prepare(kind: &Kind, subresource: &str, object: &mut Value, old: Option<&
     }
 }
 
-/// Returns the old object with only the part that a subresource may change, if that is less than the specification or status.
+/// Returns the old object with only the part that a subresource may change, if that is less than the specification or
+/// status.
 pub fn written_part(kind: &Kind, subresource: &str, old: &Value, new: &Value) -> Option<Value> {
     let is_pod = kind.group.is_empty() && kind.kind == "Pod";
     if is_pod { checks::pods::written_part(subresource, old, new) } else { None }

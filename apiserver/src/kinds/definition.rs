@@ -42,7 +42,8 @@ pub struct Accepted {
 
 /// Returns a definition to store, with its defaults and stored versions.
 ///
-/// The status is that of the new definition: writes of the status must set it before; a new definition gets its first status.
+/// The status is that of the new definition: writes of the status must set it before; a new definition gets its first
+/// status.
 ///
 /// # Errors
 /// All errors of the definition at once.
@@ -53,7 +54,8 @@ pub fn accept(new: &Value, old: Option<&Value>) -> Result<Accepted, ApiError> {
     let mut accepted = new.clone();
     fill_defaults(&mut accepted);
     if old.is_none() {
-        accepted["status"] = json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": []});
+        accepted["status"] =
+            json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": []});
     }
     let check::Report { causes, unenforced } = check::check(&accepted, old);
     if causes.is_empty() {
@@ -111,7 +113,9 @@ pub fn has_its_names(definition: &Value) -> bool {
 /// # Errors
 /// All errors of the schema, if the definition was never accepted, or lacks the version.
 pub fn schema(definition: &Value, name: &str) -> Result<Schema, Vec<FieldError>> {
-    Schema::parse_stored(version(definition, name).map_or(&Value::Null, |version| &version["schema"]["openAPIV3Schema"]))
+    Schema::parse_stored(
+        version(definition, name).map_or(&Value::Null, |version| &version["schema"]["openAPIV3Schema"]),
+    )
 }
 
 /// Returns the warning for users of a version, if it is deprecated.
@@ -141,7 +145,8 @@ pub fn storage_version(definition: &Value) -> &str {
     versions(definition).find(|version| version["storage"] == true).map_or("", |version| text(&version["name"]))
 }
 
-/// Returns a key that sorts versions in the order of Kubernetes: stable ones first, then betas, then alphas, and newer ones first.
+/// Returns a key that sorts versions in the order of Kubernetes: stable ones first, then betas, then alphas, and newer
+/// ones first.
 pub fn rank(version: &str) -> (u8, std::cmp::Reverse<u64>, std::cmp::Reverse<u64>, String) {
     let parse = || {
         let rest = version.strip_prefix('v')?;
@@ -192,7 +197,8 @@ fn fill_defaults(definition: &mut Value) {
     }
     let names = members(spec.entry("names").or_insert_with(|| json!({})));
     let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let is_empty = |names: &Map<String, Value>, name: &str| names.get(name).and_then(Value::as_str).is_none_or(str::is_empty);
+    let is_empty =
+        |names: &Map<String, Value>, name: &str| names.get(name).and_then(Value::as_str).is_none_or(str::is_empty);
     if is_empty(names, "singular") {
         names.insert("singular".into(), json!(kind.to_lowercase()));
     }
@@ -200,7 +206,8 @@ fn fill_defaults(definition: &mut Value) {
         names.insert("listKind".into(), json!(format!("{kind}List")));
     }
     let conversion = members(spec.entry("conversion").or_insert_with(|| json!({"strategy": "None"})));
-    if let Some(service) = conversion.get_mut("webhook").and_then(|webhook| webhook.pointer_mut("/clientConfig/service"))
+    if let Some(service) =
+        conversion.get_mut("webhook").and_then(|webhook| webhook.pointer_mut("/clientConfig/service"))
         && let Value::Object(service) = service
     {
         service.entry("port").or_insert(json!(443));

@@ -1,10 +1,11 @@
 //! The messages of the built-in kinds: their fields and types.
 //!
-//! They are data, in `messages.txt`: `message: number name type`, with `[]` for repeated fields, `map<…>` for maps with string keys, and
-//! `~` as the name of a message whose fields are inlined in its parent. The names are those of JSON, the numbers those of protobuf.
+//! They are data, in `messages.txt`: `message: number name type`, with `[]` for repeated fields, `map<…>` for maps with
+//! string keys, and `~` as the name of a message whose fields are inlined in its parent. The names are those of JSON,
+//! the numbers those of protobuf.
 //!
-//! The last character of a type decides about absent and zero values: `?` omits zero, `!` sets an absent value to zero, `*` sets it to
-//! null; other fields are kept as given.
+//! The last character of a type decides about absent and zero values: `?` omits zero, `!` sets an absent value to zero,
+//! `*` sets it to null; other fields are kept as given.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -66,8 +67,9 @@ pub enum Form {
     Map,
 }
 
-static MESSAGES: LazyLock<HashMap<&'static str, Message>> =
-    LazyLock::new(|| include_str!("messages.txt").lines().map(|line| Message::parse(line).expect("the table is well-formed")).collect());
+static MESSAGES: LazyLock<HashMap<&'static str, Message>> = LazyLock::new(|| {
+    include_str!("messages.txt").lines().map(|line| Message::parse(line).expect("the table is well-formed")).collect()
+});
 
 /// Returns a message by its name.
 pub fn find(name: &str) -> Option<&'static Message> {
@@ -81,7 +83,9 @@ pub fn of_kind(group: &str, version: &str, kind: &str) -> Option<&'static Messag
         "" => "core",
         "autoscaling" if version == "v2" => "autoscalingv2",
         "apps" | "batch" | "autoscaling" | "policy" => group,
-        _ => PACKAGES.iter().find(|package| group.strip_suffix(".k8s.io").is_some_and(|name| name.split('.').next() == Some(package)))?,
+        _ => PACKAGES.iter().find(|package| {
+            group.strip_suffix(".k8s.io").is_some_and(|name| name.split('.').next() == Some(package))
+        })?,
     };
     // Only whole objects, and options, are sent on their own.
     find(&format!("{package}.{kind}")).filter(|message| kind == "DeleteOptions" || message.has_type())
@@ -134,7 +138,9 @@ impl Message {
     /// Returns the field with a JSON name, including fields of inlined messages.
     pub fn member(&self, name: &str) -> Option<&Field> {
         let own = self.fields.iter().find(|field| field.name == name && !field.is_inline());
-        own.or_else(|| self.fields.iter().filter(|field| field.is_inline()).find_map(|field| find(field.of)?.member(name)))
+        own.or_else(|| {
+            self.fields.iter().filter(|field| field.is_inline()).find_map(|field| find(field.of)?.member(name))
+        })
     }
 
     /// Tells whether its values have `apiVersion` and `kind`. Templates have metadata but no type.
@@ -211,7 +217,10 @@ mod tests {
     fn kinds_of_all_groups_have_messages() {
         let names = |group, version, kind| of_kind(group, version, kind).map(|message| message.name);
         assert_eq!(names("rbac.authorization.k8s.io", "v1", "Role"), Some("rbac.Role"));
-        assert_eq!(names("autoscaling", "v2", "HorizontalPodAutoscaler"), Some("autoscalingv2.HorizontalPodAutoscaler"));
+        assert_eq!(
+            names("autoscaling", "v2", "HorizontalPodAutoscaler"),
+            Some("autoscalingv2.HorizontalPodAutoscaler")
+        );
         assert_eq!(names("", "v1", "PodSpec"), None);
         assert_eq!(names("ex.dev", "v1", "Pod"), None);
     }

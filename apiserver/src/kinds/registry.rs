@@ -56,7 +56,11 @@ impl ServedKind {
 
     /// Returns the full name of the resource, such as `widgets.ex.dev`.
     pub fn full_name(&self) -> String {
-        if self.kind.group.is_empty() { self.kind.plural.clone() } else { format!("{}.{}", self.kind.plural, self.kind.group) }
+        if self.kind.group.is_empty() {
+            self.kind.plural.clone()
+        } else {
+            format!("{}.{}", self.kind.plural, self.kind.group)
+        }
     }
 }
 
@@ -89,7 +93,8 @@ impl Registry {
         registry
     }
 
-    /// Serves the kinds of a definition, from the given revision and time on. Returns the parts of its schemas that are not enforced.
+    /// Serves the kinds of a definition, from the given revision and time on. Returns the parts of its schemas that are
+    /// not enforced.
     pub fn define(&mut self, definition: &Value, since: u64, now: Timestamp) -> BTreeSet<Unenforced> {
         let name = definition["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let is_terminating = definition["metadata"]["deletionTimestamp"].is_string();
@@ -98,7 +103,8 @@ impl Registry {
         let mut unenforced = BTreeSet::new();
         let mut schema_of = |version: &str| {
             let schema = definition::schema(definition, version);
-            unenforced.extend(reasons(&schema).into_iter().map(|reason| Unenforced { version: version.to_owned(), reason }));
+            unenforced
+                .extend(reasons(&schema).into_iter().map(|reason| Unenforced { version: version.to_owned(), reason }));
             schema.ok()
         };
         let served = definition::kinds(definition).into_iter().map(|kind| {
@@ -108,7 +114,16 @@ impl Registry {
             let stored_schema = stored.and_then(|version| schema_of(version["name"].as_str().unwrap_or_default()));
             let deprecation = definition::deprecation(definition, &kind.version);
             let (defined_at, kind) = (Some(now), ServedKind::of(kind));
-            Arc::new(ServedKind { schema, stored_schema, deprecation, is_terminating, since, defined_at, created_at, ..kind })
+            Arc::new(ServedKind {
+                schema,
+                stored_schema,
+                deprecation,
+                is_terminating,
+                since,
+                defined_at,
+                created_at,
+                ..kind
+            })
         });
         self.defined.insert(name, served.collect());
         self.index();
@@ -144,8 +159,9 @@ impl Registry {
     pub fn stored(&self, resource: &Resource) -> Option<&Arc<ServedKind>> {
         let mut versions = self.all.values().filter(|served| served.resource == *resource);
         let first = versions.next()?;
-        let is_storage =
-            |served: &&Arc<ServedKind>| served.kind.version == served.kind.storage_version && served.kind.group == resource.group;
+        let is_storage = |served: &&Arc<ServedKind>| {
+            served.kind.version == served.kind.storage_version && served.kind.group == resource.group
+        };
         if is_storage(&first) { Some(first) } else { versions.find(is_storage).or(Some(first)) }
     }
 
@@ -181,16 +197,21 @@ impl Registry {
 
     fn index(&mut self) {
         let defined = self.defined.values().flatten();
-        let path = |served: &ServedKind| (served.kind.group.clone(), served.kind.version.clone(), served.kind.plural.clone());
+        let path =
+            |served: &ServedKind| (served.kind.group.clone(), served.kind.version.clone(), served.kind.plural.clone());
         self.all = self.built_in.iter().chain(defined).map(|served| (path(served), Arc::clone(served))).collect();
     }
 }
 
-/// Returns the messages about the rules of a schema that are not enforced, or the errors of a schema that cannot be read.
+/// Returns the messages about the rules of a schema that are not enforced, or the errors of a schema that cannot be
+/// read.
 fn reasons(schema: &Result<Schema, Vec<FieldError>>) -> Vec<String> {
     match schema {
         Ok(schema) => schema.unenforced().to_vec(),
-        Err(causes) => causes.iter().map(|cause| format!("{}: the schema is not enforced: {}", cause.field, cause.message)).collect(),
+        Err(causes) => causes
+            .iter()
+            .map(|cause| format!("{}: the schema is not enforced: {}", cause.field, cause.message))
+            .collect(),
     }
 }
 

@@ -92,8 +92,9 @@ impl FieldSelector {
             if term.is_empty() {
                 continue;
             }
-            let (path, is_equal, value) =
-                split_term(term).ok_or_else(|| ApiError::bad_request(format!("invalid selector: '{text}'; can't understand '{term}'")))?;
+            let (path, is_equal, value) = split_term(term).ok_or_else(|| {
+                ApiError::bad_request(format!("invalid selector: '{text}'; can't understand '{term}'"))
+            })?;
             let value = unescape(value).map_err(ApiError::bad_request)?;
             check_path(path, kind)?;
             requirements.push(Requirement { path: path.to_owned(), value, is_equal });
@@ -108,12 +109,17 @@ impl FieldSelector {
 
     /// Returns the required value of a field, such as the only selected name.
     pub fn required(&self, path: &str) -> Option<&str> {
-        self.requirements.iter().find(|requirement| requirement.is_equal && requirement.path == path).map(|found| found.value.as_str())
+        self.requirements
+            .iter()
+            .find(|requirement| requirement.is_equal && requirement.path == path)
+            .map(|found| found.value.as_str())
     }
 
     /// Tells whether an object, in the version of the request, is selected.
     pub fn matches(&self, object: &Value) -> bool {
-        self.requirements.iter().all(|requirement| (value_at(object, &requirement.path) == requirement.value) == requirement.is_equal)
+        self.requirements
+            .iter()
+            .all(|requirement| (value_at(object, &requirement.path) == requirement.value) == requirement.is_equal)
     }
 }
 
@@ -130,8 +136,8 @@ pub fn selected_name(text: &str) -> Option<String> {
 /// Returns the selectable fields of a kind, besides the name and the namespace.
 pub fn selectable(kind: &Kind) -> Vec<String> {
     if let Some(definition) = &kind.definition {
-        let fields =
-            crate::kinds::definition::version(definition, &kind.version).and_then(|version| version["selectableFields"].as_array());
+        let fields = crate::kinds::definition::version(definition, &kind.version)
+            .and_then(|version| version["selectableFields"].as_array());
         let paths = fields.into_iter().flatten().filter_map(|field| field["jsonPath"].as_str());
         return paths.map(|path| path.trim_start_matches('.').to_owned()).collect();
     }
@@ -227,7 +233,8 @@ fn value_at(object: &Value, path: &str) -> String {
 
 /// Groups of built-in kinds have no dots, or end with `k8s.io`.
 fn is_custom(object: &Value) -> bool {
-    let group = object["apiVersion"].as_str().and_then(|version| version.split_once('/')).map_or("", |(group, _)| group);
+    let group =
+        object["apiVersion"].as_str().and_then(|version| version.split_once('/')).map_or("", |(group, _)| group);
     group.contains('.') && !group.ends_with(".k8s.io")
 }
 
@@ -259,13 +266,18 @@ mod tests {
         assert_eq!(refused("spec.size=2", &pods()), "field label not supported: spec.size");
         assert_eq!(refused("foo", &pods()), "invalid selector: 'foo'; can't understand 'foo'");
         let maps = Kind { plural: "configmaps".into(), namespaced: true, ..Kind::default() };
-        assert_eq!(refused("data=1", &maps), "\"data\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"");
+        assert_eq!(
+            refused("data=1", &maps),
+            "\"data\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+        );
     }
 
     #[test]
     fn definitions_declare_their_selectable_fields() {
-        let definition = json!({"spec": {"versions": [{"name": "v1", "selectableFields": [{"jsonPath": ".spec.color"}]}]}});
-        let kind = Kind { version: "v1".into(), definition: Some(definition.into()), namespaced: true, ..Kind::default() };
+        let definition =
+            json!({"spec": {"versions": [{"name": "v1", "selectableFields": [{"jsonPath": ".spec.color"}]}]}});
+        let kind =
+            Kind { version: "v1".into(), definition: Some(definition.into()), namespaced: true, ..Kind::default() };
         let selector = FieldSelector::parse("spec.color=red", &kind).unwrap();
         assert!(selector.matches(&json!({"spec": {"color": "red"}})));
         assert!(!selector.matches(&json!({})));

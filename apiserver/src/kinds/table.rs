@@ -68,8 +68,8 @@ impl Table {
     }
 
     fn custom(definition: &Value, version: &str) -> Self {
-        let found =
-            crate::kinds::definition::version(definition, version).and_then(|version| version["additionalPrinterColumns"].as_array());
+        let found = crate::kinds::definition::version(definition, version)
+            .and_then(|version| version["additionalPrinterColumns"].as_array());
         let age = [json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"})];
         let written = found.filter(|columns| !columns.is_empty()).map_or(&age[..], Vec::as_slice);
         let mut columns = vec![name_column()];
@@ -77,10 +77,17 @@ impl Table {
         for column in written {
             let text = |name: &str| column[name].as_str().unwrap_or_default().to_owned();
             let described = Some(text("description")).filter(|text| !text.is_empty());
-            let description =
-                described.unwrap_or_else(|| format!("Custom resource definition column (in JSONPath format): {}", text("jsonPath")));
+            let description = described.unwrap_or_else(|| {
+                format!("Custom resource definition column (in JSONPath format): {}", text("jsonPath"))
+            });
             let priority = column["priority"].as_i64().unwrap_or_default();
-            columns.push(Column { name: text("name"), kind: text("type"), format: text("format"), description, priority });
+            columns.push(Column {
+                name: text("name"),
+                kind: text("type"),
+                format: text("format"),
+                description,
+                priority,
+            });
             paths.push(JsonPath::parse(&text("jsonPath")).ok());
         }
         Self { columns, cells: Cells::Custom(paths) }
@@ -108,8 +115,10 @@ impl Table {
         has_columns: bool,
     ) -> Value {
         let columns = if has_columns { self.columns.iter().map(Column::to_json).collect() } else { Value::Null };
-        let rows: Vec<Value> =
-            objects.into_iter().map(|object| json!({"cells": self.cells(object, now), "object": included(object, include)})).collect();
+        let rows: Vec<Value> = objects
+            .into_iter()
+            .map(|object| json!({"cells": self.cells(object, now), "object": included(object, include)}))
+            .collect();
         json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": columns, "rows": rows})
     }
 
@@ -169,7 +178,10 @@ fn included(object: &Value, include: Include) -> Value {
 fn custom_cell(kind: &str, value: Option<&Value>, now: Timestamp) -> Value {
     let Some(value) = value else { return Value::Null };
     match kind {
-        "integer" => value.as_i64().or_else(|| value.as_f64().map(|number| number as i64)).map_or(Value::Null, |number| json!(number)),
+        "integer" => value
+            .as_i64()
+            .or_else(|| value.as_f64().map(|number| number as i64))
+            .map_or(Value::Null, |number| json!(number)),
         "number" => {
             if value.is_number() {
                 value.clone()
@@ -217,19 +229,24 @@ mod tests {
         let kind = Kind { version: "v1".into(), definition: Some(definition.into()), ..Kind::default() };
         let object = json!({"metadata": {"name": "l1", "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"color": "red", "size": 1.9},
             "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-        let table = Table::of(&kind).render(json!({"resourceVersion": "332"}), [&object], Include::default(), now(), true);
+        let table =
+            Table::of(&kind).render(json!({"resourceVersion": "332"}), [&object], Include::default(), now(), true);
         assert_eq!(table["rows"][0]["cells"], json!(["l1", "red", 1, "True", "19s"]));
         assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
         assert_eq!(table["columnDefinitions"][0]["format"], "name");
         assert_eq!(table["columnDefinitions"][1]["description"], "the color");
-        assert_eq!(table["columnDefinitions"][2]["description"], "Custom resource definition column (in JSONPath format): .spec.size");
+        assert_eq!(
+            table["columnDefinitions"][2]["description"],
+            "Custom resource definition column (in JSONPath format): .spec.size"
+        );
     }
 
     #[test]
     fn without_columns_there_is_the_age() {
         let definition = json!({"spec": {"versions": [{"name": "v1"}]}});
         let kind = Kind { version: "v1".into(), definition: Some(definition.into()), ..Kind::default() };
-        let table = Table::of(&kind).render(json!({}), [&json!({"metadata": {"name": "a"}})], Include::None, now(), false);
+        let table =
+            Table::of(&kind).render(json!({}), [&json!({"metadata": {"name": "a"}})], Include::None, now(), false);
         assert_eq!(table["rows"], json!([{"cells": ["a", null], "object": null}]));
         assert_eq!(table["columnDefinitions"], Value::Null);
     }
@@ -240,13 +257,20 @@ mod tests {
             let kind = Kind { group: group.into(), plural: plural.into(), ..Kind::default() };
             let table = Table::of(&kind);
             let rendered = table.render(json!({}), [&object], Include::None, now(), true);
-            assert_eq!(rendered["columnDefinitions"].as_array().unwrap().len(), rendered["rows"][0]["cells"].as_array().unwrap().len());
+            assert_eq!(
+                rendered["columnDefinitions"].as_array().unwrap().len(),
+                rendered["rows"][0]["cells"].as_array().unwrap().len()
+            );
             rendered["rows"][0]["cells"].clone()
         };
         let meta = json!({"name": "a", "creationTimestamp": "2026-01-01T00:00:00Z"});
         assert_eq!(cells("", "configmaps", json!({"metadata": meta, "data": {"x": "y"}})), json!(["a", 1, "19s"]));
         assert_eq!(
-            cells("", "pods", json!({"metadata": meta, "spec": {"containers": [{"name": "c"}]}, "status": {"phase": "Pending"}})),
+            cells(
+                "",
+                "pods",
+                json!({"metadata": meta, "spec": {"containers": [{"name": "c"}]}, "status": {"phase": "Pending"}})
+            ),
             json!(["a", "0/1", "Pending", "0", "19s", "<none>", "<none>", "<none>", "<none>"])
         );
         assert_eq!(
@@ -266,7 +290,10 @@ mod tests {
             ),
             json!(["a", "ClusterIP", "10.0.0.1", "<none>", "80/TCP", "19s", "<none>"])
         );
-        assert_eq!(cells("rbac.authorization.k8s.io", "roles", json!({"metadata": meta})), json!(["a", "2026-01-01T00:00:00Z"]));
+        assert_eq!(
+            cells("rbac.authorization.k8s.io", "roles", json!({"metadata": meta})),
+            json!(["a", "2026-01-01T00:00:00Z"])
+        );
         for (group, plural) in [
             ("", "namespaces"),
             ("", "secrets"),
@@ -292,11 +319,23 @@ mod tests {
 
     #[test]
     fn ages_have_at_most_two_units() {
-        let told: Vec<String> =
-            [-9, -1, 19, 134, 600, 3 * 3600, 3 * 3600 + 60, 12 * 3600, 5 * 86_400, 5 * 86_400 + 3600, 30 * 86_400, 800 * 86_400]
-                .into_iter()
-                .map(super::age::span)
-                .collect();
+        let told: Vec<String> = [
+            -9,
+            -1,
+            19,
+            134,
+            600,
+            3 * 3600,
+            3 * 3600 + 60,
+            12 * 3600,
+            5 * 86_400,
+            5 * 86_400 + 3600,
+            30 * 86_400,
+            800 * 86_400,
+        ]
+        .into_iter()
+        .map(super::age::span)
+        .collect();
         assert_eq!(told, ["<invalid>", "0s", "19s", "2m14s", "10m", "3h", "3h1m", "12h", "5d", "5d1h", "30d", "2y70d"]);
         assert_eq!(age(&Value::Null, now()), "<unknown>");
     }
@@ -304,6 +343,9 @@ mod tests {
     #[test]
     fn objects_are_reduced_to_their_metadata() {
         let reduced = partial(&json!({"kind": "X", "metadata": {"name": "a"}, "spec": {}}));
-        assert_eq!(reduced, json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "a"}}));
+        assert_eq!(
+            reduced,
+            json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "a"}})
+        );
     }
 }

@@ -25,7 +25,9 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
 /// Tells whether an object stored at a revision is returned unchanged.
 pub fn is_as_stored(served: &ServedKind, revision: u64) -> bool {
     let kind = &served.kind;
-    kind.version == kind.storage_version && kind.group == served.resource.group && (!kind.is_custom() || revision > served.since)
+    kind.version == kind.storage_version
+        && kind.group == served.resource.group
+        && (!kind.is_custom() || revision > served.since)
 }
 
 /// Returns a stored object in the version of a kind, pruned and with the defaults of that version's schema.
@@ -119,7 +121,13 @@ pub fn metadata_of(value: &Value) -> Value {
 
 /// Returns the kind of the `scale` subresource.
 pub fn scales() -> Kind {
-    Kind { group: "autoscaling".into(), version: "v1".into(), plural: "scales".into(), kind: "Scale".into(), ..Kind::default() }
+    Kind {
+        group: "autoscaling".into(),
+        version: "v1".into(),
+        plural: "scales".into(),
+        kind: "Scale".into(),
+        ..Kind::default()
+    }
 }
 
 /// Returns the `Scale` of an object, if it has a desired number of replicas.
@@ -135,7 +143,8 @@ pub fn scale_of(served: &ServedKind, value: &Value) -> Option<Value> {
     let mut status = json!({"replicas": at(value, &paths.status_replicas).and_then(Value::as_i64).unwrap_or_default()});
     // The selector of built-in workloads is an object, which a definition could not point to.
     let of_workload = || at(value, ".spec.selector").filter(|_| !served.kind.is_custom());
-    let selector = paths.label_selector.as_ref().and_then(|path| at(value, path)).or_else(of_workload).map(selector_text);
+    let selector =
+        paths.label_selector.as_ref().and_then(|path| at(value, path)).or_else(of_workload).map(selector_text);
     if let Some(selector) = selector {
         status["selector"] = json!(selector);
     }
@@ -155,7 +164,8 @@ fn selector_text(selector: &Value) -> String {
         labels.map(|(key, value)| (key.clone(), format!("{key}={}", value.as_str().unwrap_or_default()))).collect();
     for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
         let key = expression["key"].as_str().unwrap_or_default();
-        let mut values: Vec<&str> = expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let mut values: Vec<&str> =
+            expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         values.sort_unstable();
         let text = match expression["operator"].as_str().unwrap_or_default() {
             "In" => format!("{key} in ({})", values.join(",")),
@@ -206,24 +216,34 @@ mod tests {
         let mut value = json!({"apiVersion": "v1", "message": "m", "reportingComponent": "", "firstTimestamp": null});
         convert(&served, &mut value);
         assert_eq!((&value["apiVersion"], &value["note"]), (&json!("events.k8s.io/v1"), &json!("m")));
-        assert_eq!((value.get("reportingController"), value.get("deprecatedFirstTimestamp")), (None, Some(&Value::Null)));
+        assert_eq!(
+            (value.get("reportingController"), value.get("deprecatedFirstTimestamp")),
+            (None, Some(&Value::Null))
+        );
         to_storage_version(&served, &mut value);
         assert_eq!((&value["apiVersion"], &value["message"], value.get("note")), (&json!("v1"), &json!("m"), None));
     }
 
     #[test]
     fn a_scale_is_read_and_written_by_its_paths() {
-        let scale =
-            Scale { spec_replicas: ".spec.n".into(), status_replicas: ".status.n".into(), label_selector: Some(".spec.sel".into()) };
+        let scale = Scale {
+            spec_replicas: ".spec.n".into(),
+            status_replicas: ".status.n".into(),
+            label_selector: Some(".spec.sel".into()),
+        };
         let served = ServedKind::of(Kind { scale: Some(scale), ..Kind::default() });
         let mut value = json!({"metadata": {"name": "a"}});
         assert_eq!(scale_of(&served, &value), None);
         set_at(&mut value, ".spec.n", json!(3));
         value["spec"]["sel"] = json!({"matchLabels": {"a": "b"}});
         let seen = scale_of(&served, &value).unwrap();
-        assert_eq!((&seen["spec"]["replicas"], &seen["status"]), (&json!(3), &json!({"replicas": 0, "selector": "a=b"})));
+        assert_eq!(
+            (&seen["spec"]["replicas"], &seen["status"]),
+            (&json!(3), &json!({"replicas": 0, "selector": "a=b"}))
+        );
         let deployments = crate::kinds::builtin::kinds().into_iter().find(|kind| kind.kind == "Deployment").unwrap();
-        let deployment = json!({"metadata": {"name": "a"}, "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}}});
+        let deployment =
+            json!({"metadata": {"name": "a"}, "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}}});
         assert_eq!(scale_of(&ServedKind::of(deployments), &deployment).unwrap()["status"]["selector"], "app=web");
     }
 }

@@ -1,7 +1,8 @@
 //! JSON patches in the dialect of the Kubernetes API server, which differs from RFC 6902.
 //!
-//! The differences of real servers: `replace` of a missing member adds it, a `test` for null succeeds for a missing member, negative
-//! indexes count from the end, the text before the first slash of a path is ignored, and numbers are compared as written.
+//! The differences of real servers: `replace` of a missing member adds it, a `test` for null succeeds for a missing
+//! member, negative indexes count from the end, the text before the first slash of a path is ignored, and numbers are
+//! compared as written.
 
 use serde_json::Value;
 
@@ -11,7 +12,8 @@ use crate::http::json;
 /// Limit of operations in one patch; the same as in the real server.
 const MAX_OPERATIONS: usize = 10_000;
 
-/// Limit of bytes that all `copy` operations of a patch may add: the size of a whole request. It stops repeated doubling.
+/// Limit of bytes that all `copy` operations of a patch may add: the size of a whole request. It stops repeated
+/// doubling.
 const MAX_COPIED: usize = 3 * 1024 * 1024;
 
 /// Limit of nesting of a patched object, which JSON parsers of clients support.
@@ -21,11 +23,13 @@ const MAX_DEPTH: usize = 127;
 ///
 /// # Errors
 ///
-/// 400 if it is not a list of operations, 413 for too many or too large ones, 422 for an operation that cannot be applied.
+/// 400 if it is not a list of operations, 413 for too many or too large ones, 422 for an operation that cannot be
+/// applied.
 pub(crate) fn apply(target: &Value, operations: &Value) -> Result<Value, ApiError> {
     let operations = decode(operations)?;
     if operations.len() > MAX_OPERATIONS {
-        let text = format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}", operations.len());
+        let text =
+            format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}", operations.len());
         return Err(too_large(&text));
     }
     let mut document = target.clone();
@@ -88,7 +92,12 @@ impl<'a> Operation<'a> {
             Some(Value::String(text)) => Ok(Some(text.as_str())),
             Some(other) => Err(undecodable(other, "of type string")),
         };
-        Ok(Self { op: text("op")?.unwrap_or_default(), path: text("path")?, from: text("from")?, value: members.get("value") })
+        Ok(Self {
+            op: text("op")?.unwrap_or_default(),
+            path: text("path")?,
+            from: text("from")?,
+            value: members.get("value"),
+        })
     }
 
     fn apply(&self, document: &mut Value, copied: &mut usize) -> Result<(), ApiError> {
@@ -105,7 +114,9 @@ impl<'a> Operation<'a> {
                 let value = read(document, self.from)?.cloned().unwrap_or(Value::Null);
                 *copied += value.to_string().len();
                 if *copied > MAX_COPIED {
-                    let text = format!("unable to complete the copy, the size of all copies is {copied}, exceeding the limit {MAX_COPIED}");
+                    let text = format!(
+                        "unable to complete the copy, the size of all copies is {copied}, exceeding the limit {MAX_COPIED}"
+                    );
                     return Err(too_large(&text));
                 }
                 add(document, self.path, value)
@@ -311,7 +322,10 @@ mod tests {
         let moved = patched(json!({"op": "move", "from": "/spec/size", "path": "/spec/to"})).unwrap();
         assert_eq!((moved.get("size"), &moved["to"]), (None, &json!(3)));
         assert_eq!(patched(json!({"op": "copy", "from": "/spec/size", "path": "/spec/to"})).unwrap()["to"], 3);
-        assert_eq!(patched(json!({"op": "copy", "from": "/spec/none", "path": "/spec/to"})).unwrap()["to"], Value::Null);
+        assert_eq!(
+            patched(json!({"op": "copy", "from": "/spec/none", "path": "/spec/to"})).unwrap()["to"],
+            Value::Null
+        );
         assert_eq!(patched(json!({"op": "move", "from": "/spec/none", "path": "/spec/to"})), Err(422));
         assert_eq!(patched(json!({"op": "copy", "path": "/spec/to"})), Err(422));
         let swapped = patched(json!({"op": "move", "from": "/spec/a~1b", "path": "/spec/m~0n"})).unwrap();
@@ -356,8 +370,9 @@ mod tests {
 
     #[test]
     fn copies_below_themselves_do_not_nest_without_end() {
-        let operations: Vec<Value> =
-            (1..200).map(|depth| json!({"op": "copy", "from": "/spec", "path": format!("/spec{}", "/x".repeat(depth))})).collect();
+        let operations: Vec<Value> = (1..200)
+            .map(|depth| json!({"op": "copy", "from": "/spec", "path": format!("/spec{}", "/x".repeat(depth))}))
+            .collect();
         assert_eq!(apply(&json!({"spec": {}}), &json!(operations)).unwrap_err().code, 422);
     }
 }

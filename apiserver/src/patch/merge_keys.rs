@@ -1,7 +1,8 @@
-//! Merge strategies of lists and maps in built-in kinds, as data: their merge keys for strategic patches, and their ownership.
+//! Merge strategies of lists and maps in built-in kinds, as data: their merge keys for strategic patches, and their
+//! ownership.
 //!
-//! A shape is a struct of the API, such as a container. Fields that are not in the table are plain: lists are replaced as a whole, and
-//! maps are merged.
+//! A shape is a struct of the API, such as a container. Fields that are not in the table are plain: lists are replaced
+//! as a whole, and maps are merged.
 
 /// One field with a merge strategy.
 #[derive(Debug, Clone, Copy)]
@@ -14,8 +15,8 @@ pub(crate) struct Field {
     pub holds: &'static str,
     /// Its strategy in strategic patches: a merge key, [`SET`], [`REPLACE`], or empty for the default.
     pub merge: &'static str,
-    /// Its ownership: the keys of the list with their defaults, such as `port protocol=TCP`, [`SET`], [`ATOMIC`], or empty for the
-    /// default.
+    /// Its ownership: the keys of the list with their defaults, such as `port protocol=TCP`, [`SET`], [`ATOMIC`], or
+    /// empty for the default.
     pub owned: &'static str,
 }
 
@@ -26,7 +27,13 @@ pub(crate) const REPLACE: &str = "(replace)";
 /// A map or a list that is owned as a whole.
 pub(crate) const ATOMIC: &str = "(atomic)";
 
-const fn field(shape: &'static str, name: &'static str, holds: &'static str, merge: &'static str, owned: &'static str) -> Field {
+const fn field(
+    shape: &'static str,
+    name: &'static str,
+    holds: &'static str,
+    merge: &'static str,
+    owned: &'static str,
+) -> Field {
     Field { shape, name, holds, merge, owned }
 }
 

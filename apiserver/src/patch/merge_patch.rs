@@ -29,9 +29,11 @@ fn merge(target: &mut Value, patch: &Value) {
 
 fn without_nulls(value: &Value) -> Value {
     match value {
-        Value::Object(members) => {
-            members.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.clone(), without_nulls(value))).collect()
-        }
+        Value::Object(members) => members
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key.clone(), without_nulls(value)))
+            .collect(),
         Value::Array(list) => list.iter().map(without_nulls).collect(),
         other => other.clone(),
     }

@@ -19,12 +19,13 @@ use set::Set;
 
 /// Merges the applied object into the live one and moves the ownership of its fields.
 ///
-/// *Guarantees*: applying the same again returns the live object unchanged. Without a live object the result is the applied one.
+/// *Guarantees*: applying the same again returns the live object unchanged. Without a live object the result is the
+/// applied one.
 ///
 /// # Errors
 ///
-/// 409 with a cause for each field that another manager owns with another value, unless forced; 400 for `managedFields` in the applied
-/// object; 500 for list items without their keys, and for the same item twice.
+/// 409 with a cause for each field that another manager owns with another value, unless forced; 400 for `managedFields`
+/// in the applied object; 500 for list items without their keys, and for the same item twice.
 pub(crate) fn apply(live: Option<&Value>, applied: &Value, by: &Manager<'_>) -> Result<Value, ApiError> {
     if applied.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
@@ -62,8 +63,8 @@ pub(crate) fn apply(live: Option<&Value>, applied: &Value, by: &Manager<'_>) -> 
 
 /// Records the written fields of a manager after a write that is not an apply.
 ///
-/// `old` is `None` for a creation. A `managedFields` with one empty entry ends all tracking; an untracked object stays so until it is
-/// applied.
+/// `old` is `None` for a creation. A `managedFields` with one empty entry ends all tracking; an untracked object stays
+/// so until it is applied.
 pub(crate) fn record(old: Option<&Value>, new: &mut Value, by: &Manager<'_>) {
     let mut entries = match by.subresource {
         Some(_) => Entries::default(),
@@ -149,7 +150,9 @@ fn conflict(conflicts: &[(String, Vec<String>)]) -> ApiError {
     let all: Vec<FieldError> = conflicts
         .iter()
         .flat_map(|(who, paths)| {
-            paths.iter().map(move |path| FieldError::new("FieldManagerConflict", path.clone(), format!("conflict with {who}")))
+            paths
+                .iter()
+                .map(move |path| FieldError::new("FieldManagerConflict", path.clone(), format!("conflict with {who}")))
         })
         .collect();
     let texts: Vec<String> = conflicts

@@ -17,7 +17,8 @@ const ELEMENT_ORDER: &str = "$setElementOrder/";
 ///
 /// # Errors
 ///
-/// 400 for malformed directives, 500 for list items without their merge key or with an unknown directive, as on real servers.
+/// 400 for malformed directives, 500 for list items without their merge key or with an unknown directive, as on real
+/// servers.
 pub(crate) fn apply(target: &Value, patch: &Value, kind: &Kind) -> Result<Value, ApiError> {
     let (Value::Object(target), Value::Object(patch)) = (target, patch) else {
         return Err(ApiError::bad_request("error decoding patch: a strategic merge patch is an object"));
@@ -40,7 +41,9 @@ fn merge_map(target: &mut Map<String, Value>, patch: &Map<String, Value>, shape:
         None | Some("merge") => {}
         Some("replace") => {
             target.clear();
-            target.extend(patch.iter().filter(|(key, _)| *key != DIRECTIVE).map(|(key, value)| (key.clone(), value.clone())));
+            target.extend(
+                patch.iter().filter(|(key, _)| *key != DIRECTIVE).map(|(key, value)| (key.clone(), value.clone())),
+            );
             return Ok(());
         }
         Some("delete") => {
@@ -64,7 +67,8 @@ fn merge_map(target: &mut Map<String, Value>, patch: &Map<String, Value>, shape:
     }
     for (key, order) in patch {
         let Some(name) = key.strip_prefix(ELEMENT_ORDER) else { continue };
-        let order = order.as_array().ok_or_else(|| broken("invalid patch format of setElementOrder list".to_owned()))?;
+        let order =
+            order.as_array().ok_or_else(|| broken("invalid patch format of setElementOrder list".to_owned()))?;
         let merge_key = merge_keys::find(shape, name).map_or("", |field| field.merge);
         check_order(patch.get(name), order, merge_key)?;
         if let Some(Value::Array(list)) = target.get_mut(name) {
@@ -107,7 +111,9 @@ fn check_order(items: Option<&Value>, order: &[Value], merge_key: &str) -> Resul
     let items = items.and_then(Value::as_array).into_iter().flatten();
     for item in items.filter(|item| item.get(DIRECTIVE).is_none()) {
         if !rest.any(|wanted| wanted == key(item)) {
-            return Err(broken(format!("The order in patch list doesn't match $setElementOrder list: {item} is not where it should be")));
+            return Err(broken(format!(
+                "The order in patch list doesn't match $setElementOrder list: {item} is not where it should be"
+            )));
         }
     }
     Ok(())
@@ -160,7 +166,8 @@ fn merge_list(list: &mut Vec<Value>, patch: &[Value], key: &str, shape: &str) ->
     if patch.iter().any(|item| directive(item) == "replace") {
         list.clear();
     }
-    let gone: HashSet<String> = patch.iter().filter(|item| directive(item) == "delete").map(identity).collect::<Result<_, _>>()?;
+    let gone: HashSet<String> =
+        patch.iter().filter(|item| directive(item) == "delete").map(identity).collect::<Result<_, _>>()?;
     list.retain(|item| item.get(key).is_none_or(|value| !gone.contains(&value.to_string())));
     let mut places: HashMap<String, usize> = HashMap::new();
     for (place, item) in list.iter().enumerate() {
@@ -184,12 +191,16 @@ fn merge_list(list: &mut Vec<Value>, patch: &[Value], key: &str, shape: &str) ->
     Ok(())
 }
 
-/// Sorts the items in the order of the patch: new ones come before items that are not listed, which keep their relative place.
+/// Sorts the items in the order of the patch: new ones come before items that are not listed, which keep their relative
+/// place.
 fn set_order(list: &mut Vec<Value>, order: &[Value], before: &[Value], key: &str) {
     let identity = |item: &Value| item.get(key).unwrap_or(item).to_string();
-    let wanted: HashMap<String, usize> = order.iter().enumerate().map(|(place, item)| (identity(item), place)).collect();
-    let server: HashMap<String, usize> = before.iter().enumerate().map(|(place, item)| (identity(item), place)).collect();
-    let (mut named, others): (Vec<Value>, Vec<Value>) = list.drain(..).partition(|item| wanted.contains_key(&identity(item)));
+    let wanted: HashMap<String, usize> =
+        order.iter().enumerate().map(|(place, item)| (identity(item), place)).collect();
+    let server: HashMap<String, usize> =
+        before.iter().enumerate().map(|(place, item)| (identity(item), place)).collect();
+    let (mut named, others): (Vec<Value>, Vec<Value>) =
+        list.drain(..).partition(|item| wanted.contains_key(&identity(item)));
     named.sort_by_key(|item| wanted[&identity(item)]);
     let mut others = others.into_iter().peekable();
     for item in named {
@@ -228,8 +239,7 @@ mod tests {
 
     #[test]
     fn containers_merge_by_name_and_their_ports_by_number() {
-        let target =
-            json!({"containers": [{"name": "a", "image": "i", "ports": [{"containerPort": 80}], "args": ["x", "y"]}, {"name": "b"}]});
+        let target = json!({"containers": [{"name": "a", "image": "i", "ports": [{"containerPort": 80}], "args": ["x", "y"]}, {"name": "b"}]});
         let patch = json!({"containers": [{"name": "a", "image": "j", "ports": [{"containerPort": 81}], "args": ["z"]}, {"name": "c"}]});
         let wanted = json!({"containers": [
             {"name": "a", "image": "j", "ports": [{"containerPort": 81}, {"containerPort": 80}], "args": ["z"]}, {"name": "c"}, {"name": "b"}]});
@@ -248,7 +258,8 @@ mod tests {
         let target = json!({"containers": [{"name": "a"}, {"name": "b"}], "securityContext": {"a": 1}});
         let patch = json!({"containers": [{"$patch": "delete", "name": "a"}], "securityContext": {"$patch": "replace", "b": 2}});
         assert_eq!(pod(target.clone(), patch), Ok(json!({"containers": [{"name": "b"}], "securityContext": {"b": 2}})));
-        let patch = json!({"containers": [{"$patch": "replace"}, {"name": "c"}], "securityContext": {"$patch": "delete"}});
+        let patch =
+            json!({"containers": [{"$patch": "replace"}, {"name": "c"}], "securityContext": {"$patch": "delete"}});
         assert_eq!(pod(target, patch), Ok(json!({"containers": [{"name": "c"}], "securityContext": {}})));
     }
 
@@ -271,8 +282,7 @@ mod tests {
     #[test]
     fn the_order_of_elements_is_set_around_those_of_others() {
         let target = json!({"containers": [{"name": "a"}, {"name": "other"}, {"name": "b"}]});
-        let patch =
-            json!({"$setElementOrder/containers": [{"name": "b"}, {"name": "new"}, {"name": "a"}], "containers": [{"name": "new"}]});
+        let patch = json!({"$setElementOrder/containers": [{"name": "b"}, {"name": "new"}, {"name": "a"}], "containers": [{"name": "new"}]});
         let wanted = json!({"containers": [{"name": "other"}, {"name": "b"}, {"name": "new"}, {"name": "a"}]});
         assert_eq!(pod(target, patch), Ok(wanted));
     }
@@ -293,7 +303,8 @@ mod tests {
     #[test]
     fn the_selector_of_a_disruption_budget_is_replaced() {
         let target = json!({"spec": {"selector": {"matchLabels": {"a": "b"}}}});
-        let merged = apply(&target, &json!({"spec": {"selector": {"matchLabels": {"c": "d"}}}}), &kind("PodDisruptionBudget"));
+        let merged =
+            apply(&target, &json!({"spec": {"selector": {"matchLabels": {"c": "d"}}}}), &kind("PodDisruptionBudget"));
         assert_eq!(merged, Ok(json!({"spec": {"selector": {"matchLabels": {"c": "d"}}}})));
     }
 }

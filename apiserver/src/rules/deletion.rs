@@ -88,7 +88,8 @@ impl Writer<'_> {
             let added = propagation.finalizer();
             let is_replaced = |one: &Value| [FOREGROUND, ORPHAN].iter().any(|other| one == other);
             finalizers.retain(|one| !is_replaced(one) || added.is_some_and(|added| one == added));
-            finalizers.extend(added.filter(|added| !finalizers.iter().any(|one| one == added)).map(|added| json!(added)));
+            finalizers
+                .extend(added.filter(|added| !finalizers.iter().any(|one| one == added)).map(|added| json!(added)));
         }
         if is_definition && !is_terminating {
             finalizers.push(json!(CLEANUP));
@@ -105,7 +106,11 @@ impl Writer<'_> {
             mark(&mut new, self.now);
             if is_definition {
                 let text = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
-                definition::set_condition(&mut new, ["Terminating", "True", "InstanceDeletionPending", text], &time(self.now));
+                definition::set_condition(
+                    &mut new,
+                    ["Terminating", "True", "InstanceDeletionPending", text],
+                    &time(self.now),
+                );
                 new["metadata"]["generation"] = old["metadata"]["generation"].clone();
             }
             if is_namespace {
@@ -116,8 +121,8 @@ impl Writer<'_> {
         Ok(if is_same(old, &new) { Decision::Unchanged } else { Decision::Store(new) })
     }
 
-    /// Returns the propagation, if it differs from the existing finalizers: a policy in the request takes precedence over them, and they
-    /// over the default of the kind.
+    /// Returns the propagation, if it differs from the existing finalizers: a policy in the request takes precedence
+    /// over them, and they over the default of the kind.
     fn new_propagation(&self, deletion: &Deletion, finalizers: &[Value], is_terminating: bool) -> Option<Propagation> {
         let has_policy = || [FOREGROUND, ORPHAN].iter().any(|said| finalizers.iter().any(|one| one == said));
         let default = || (!is_terminating && !has_policy()).then(|| default_propagation(self.served));
@@ -149,7 +154,8 @@ impl Writer<'_> {
     }
 }
 
-/// Tells whether an object is marked as being deleted before it is removed: so are kinds that may have a grace period, even if it is zero.
+/// Tells whether an object is marked as being deleted before it is removed: so are kinds that may have a grace period,
+/// even if it is zero.
 pub(crate) fn is_marked_before_removal(served: &ServedKind, object: &Value) -> bool {
     served.kind.kind == "Pod" && served.kind.group.is_empty() && !object["metadata"]["deletionTimestamp"].is_string()
 }
@@ -164,5 +170,9 @@ pub(crate) fn mark(object: &mut Value, now: Timestamp) {
 }
 
 fn default_propagation(served: &ServedKind) -> Propagation {
-    if served.kind.group == "batch" && served.kind.kind == "Job" { Propagation::Orphan } else { Propagation::Background }
+    if served.kind.group == "batch" && served.kind.kind == "Job" {
+        Propagation::Orphan
+    } else {
+        Propagation::Background
+    }
 }

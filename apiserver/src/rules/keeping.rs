@@ -15,8 +15,14 @@ impl Writer<'_> {
         if *sent == old["metadata"]["name"] {
             return Ok(());
         }
-        let cause = FieldError::new("FieldValueInvalid", "metadata.name", format!("Invalid value: {sent}: field is immutable"));
-        Err(ApiError::invalid(&kind.group, &kind.kind, old["metadata"]["name"].as_str().unwrap_or_default(), vec![cause]))
+        let cause =
+            FieldError::new("FieldValueInvalid", "metadata.name", format!("Invalid value: {sent}: field is immutable"));
+        Err(ApiError::invalid(
+            &kind.group,
+            &kind.kind,
+            old["metadata"]["name"].as_str().unwrap_or_default(),
+            vec![cause],
+        ))
     }
 
     pub(super) fn check_version(&self, old: &Value, new: &mut Value) -> Result<(), ApiError> {
@@ -26,15 +32,20 @@ impl Writer<'_> {
         let sent = new["metadata"]["resourceVersion"].as_str().unwrap_or_default();
         if matches!(sent, "" | "0") {
             if needs_version(self.served) && self.subresource != "scale" {
-                let cause =
-                    FieldError::new("FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0: must be specified for an update");
+                let cause = FieldError::new(
+                    "FieldValueInvalid",
+                    "metadata.resourceVersion",
+                    "Invalid value: 0: must be specified for an update",
+                );
                 return Err(ApiError::invalid(&kind.group, &kind.plural, name, vec![cause]));
             }
             new["metadata"]["resourceVersion"] = stored.clone();
             return Ok(());
         }
         if sent.parse::<u64>().is_err() {
-            let text = format!("metadata.resourceVersion: Invalid value: {sent:?}: strconv.ParseUint: parsing {sent:?}: invalid syntax");
+            let text = format!(
+                "metadata.resourceVersion: Invalid value: {sent:?}: strconv.ParseUint: parsing {sent:?}: invalid syntax"
+            );
             return Err(ApiError::new(500, "", text));
         }
         if *stored != sent {
@@ -53,13 +64,18 @@ impl Writer<'_> {
                 let text = format!("Precondition failed: UID in precondition: {sent}, UID in object meta: {stored}");
                 return Err(ApiError::conflict(&kind.group, &kind.plural, name, &text));
             }
-            let cause = FieldError::new("FieldValueInvalid", "metadata.uid", format!("Invalid value: {sent}: field is immutable"));
+            let cause = FieldError::new(
+                "FieldValueInvalid",
+                "metadata.uid",
+                format!("Invalid value: {sent}: field is immutable"),
+            );
             return Err(ApiError::invalid(&kind.group, &kind.kind, name, vec![cause.clone(), cause]));
         }
         // For an object that is already being deleted, only the granted grace period is kept.
-        for (field, is_kept) in
-            [("deletionTimestamp", old["metadata"]["deletionTimestamp"].is_string()), ("deletionGracePeriodSeconds", false)]
-        {
+        for (field, is_kept) in [
+            ("deletionTimestamp", old["metadata"]["deletionTimestamp"].is_string()),
+            ("deletionGracePeriodSeconds", false),
+        ] {
             let sent = &new["metadata"][field];
             if !sent.is_null() && *sent != old["metadata"][field] && !is_kept {
                 let text = format!("Invalid value: {sent}: field is immutable");
@@ -68,7 +84,9 @@ impl Writer<'_> {
             }
         }
         let Some(metadata) = new["metadata"].as_object_mut() else { return Ok(()) };
-        for field in ["uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        for field in
+            ["uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"]
+        {
             match old["metadata"].get(field) {
                 Some(value) => metadata.insert(field.to_owned(), value.clone()),
                 None => metadata.remove(field),
@@ -102,7 +120,8 @@ impl Writer<'_> {
             keep(new, "status");
             return;
         }
-        let fields: Vec<String> = new.as_object().into_iter().chain(old.as_object()).flat_map(|object| object.keys().cloned()).collect();
+        let fields: Vec<String> =
+            new.as_object().into_iter().chain(old.as_object()).flat_map(|object| object.keys().cloned()).collect();
         for field in fields.iter().filter(|field| !matches!(field.as_str(), "status" | "metadata")) {
             keep(new, field);
         }
@@ -115,8 +134,12 @@ impl Writer<'_> {
                 !is_written && !is_pods
             }
         };
-        let names: Vec<String> =
-            old["metadata"].as_object().into_iter().chain(new["metadata"].as_object()).flat_map(|map| map.keys().cloned()).collect();
+        let names: Vec<String> = old["metadata"]
+            .as_object()
+            .into_iter()
+            .chain(new["metadata"].as_object())
+            .flat_map(|map| map.keys().cloned())
+            .collect();
         let Some(metadata) = new["metadata"].as_object_mut() else { return };
         for name in names.iter().filter(|name| is_kept(name)) {
             match old["metadata"].get(name) {

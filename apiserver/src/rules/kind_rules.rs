@@ -54,11 +54,14 @@ pub(super) fn generation_grows(served: &ServedKind, subresource: &str, old: &Val
     }
     if !served.kind.is_custom() {
         // Deployments copy their annotations to their replica sets, so annotations count, too.
-        let is_noted = served.kind.kind == "Deployment" && old["metadata"]["annotations"] != new["metadata"]["annotations"];
+        let is_noted =
+            served.kind.kind == "Deployment" && old["metadata"]["annotations"] != new["metadata"]["annotations"];
         // An endpoint slice has no specification: its fields and labels count.
         let is_slice = served.kind.kind == "EndpointSlice";
-        let is_sliced = is_slice && ["/endpoints", "/ports", "/metadata/labels"].iter().any(|at| old.pointer(at) != new.pointer(at));
-        return has_generation(served) && (old["spec"] != new["spec"] || old["webhooks"] != new["webhooks"] || is_noted || is_sliced);
+        let is_sliced = is_slice
+            && ["/endpoints", "/ports", "/metadata/labels"].iter().any(|at| old.pointer(at) != new.pointer(at));
+        return has_generation(served)
+            && (old["spec"] != new["spec"] || old["webhooks"] != new["webhooks"] || is_noted || is_sliced);
     }
     let is_counted = |field: &str| field != "metadata" && !(field == "status" && served.kind.has_status);
     let counted = |value: &Value| -> Vec<(String, Value)> {
@@ -80,7 +83,9 @@ pub(super) fn is_empty(value: &Value) -> bool {
 
 /// Tells whether two objects are equal except for the times in `managedFields`.
 pub(super) fn is_same(old: &Value, new: &Value) -> bool {
-    let fields = |value: &Value| -> Vec<String> { value.as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default() };
+    let fields = |value: &Value| -> Vec<String> {
+        value.as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default()
+    };
     let is_same_metadata = || {
         let mut names = fields(&old["metadata"]);
         names.extend(fields(&new["metadata"]));
@@ -90,7 +95,9 @@ pub(super) fn is_same(old: &Value, new: &Value) -> bool {
         })
     };
     fields(old) == fields(new)
-        && fields(old).iter().all(|field| if field == "metadata" { is_same_metadata() } else { old[field] == new[field] })
+        && fields(old)
+            .iter()
+            .all(|field| if field == "metadata" { is_same_metadata() } else { old[field] == new[field] })
 }
 
 /// Returns the `managedFields` without their times.

@@ -12,8 +12,8 @@ use crate::schema::field_error::FieldPath;
 use crate::schema::metadata;
 
 impl Writer<'_> {
-    /// Reads an object from a client: checks its type, drops unknown fields, and fills in defaults by the schema. Returns the warnings,
-    /// beginning with those of the parser.
+    /// Reads an object from a client: checks its type, drops unknown fields, and fills in defaults by the schema.
+    /// Returns the warnings, beginning with those of the parser.
     ///
     /// # Errors
     /// If it is of another type, or has unknown fields and the validation is strict.
@@ -21,8 +21,8 @@ impl Writer<'_> {
         self.receive_with(value, remarks, Schema::conform)
     }
 
-    /// Reads the result of an apply, like [`Self::receive`]; but forbidden nulls are kept as errors. Fields that cannot be owned were
-    /// refused before; other dropped fields are not reported.
+    /// Reads the result of an apply, like [`Self::receive`]; but forbidden nulls are kept as errors. Fields that cannot
+    /// be owned were refused before; other dropped fields are not reported.
     ///
     /// # Errors
     /// If it is of another type, or has unknown fields and the validation is strict.
@@ -65,7 +65,9 @@ impl Writer<'_> {
     fn clean(&self, value: &mut Value) -> Result<Vec<String>, ApiError> {
         if let Some(why) = metadata::type_mistake(&value["metadata"]) {
             let (kind, version) = (&self.served.kind.kind, &self.served.kind.version);
-            return Err(ApiError::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}")));
+            return Err(ApiError::bad_request(format!(
+                "{kind} in version {version:?} cannot be handled as a {kind}: {why}"
+            )));
         }
         let unknown = metadata::clean(&mut value["metadata"], &FieldPath::Named("metadata"));
         if let Some(members) = value["metadata"].as_object_mut() {
@@ -81,7 +83,9 @@ impl Writer<'_> {
             return ApiError::bad_request(format!("strict decoding error: {remarks}"));
         }
         let (name, version) = (&kind.kind, &kind.version);
-        ApiError::bad_request(format!("{name} in version {version:?} cannot be handled as a {name}: strict decoding error: {remarks}"))
+        ApiError::bad_request(format!(
+            "{name} in version {version:?} cannot be handled as a {name}: strict decoding error: {remarks}"
+        ))
     }
 
     fn check_kind(&self, value: &mut Value) -> Result<(), ApiError> {
@@ -91,20 +95,30 @@ impl Writer<'_> {
             *value = json!({});
         }
         let Some(object) = value.as_object_mut() else {
-            return Err(ApiError::bad_request(format!("the object provided is unrecognized (must be of type {})", kind.kind)));
+            return Err(ApiError::bad_request(format!(
+                "the object provided is unrecognized (must be of type {})",
+                kind.kind
+            )));
         };
-        let sent =
-            |field: &str, object: &serde_json::Map<String, Value>| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let sent = |field: &str, object: &serde_json::Map<String, Value>| {
+            object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
         let (sent_kind, sent_version) = (sent("kind", object), sent("apiVersion", object));
         if kind.is_custom() && (sent_kind.is_empty() || sent_version.is_empty()) {
             let field = if sent_kind.is_empty() { "Kind" } else { "apiVersion" };
-            let text = format!("the object provided is unrecognized (must be of type {}): Object '{field}' is missing", kind.kind);
+            let text = format!(
+                "the object provided is unrecognized (must be of type {}): Object '{field}' is missing",
+                kind.kind
+            );
             return Err(ApiError::bad_request(text));
         }
         if !sent_version.is_empty() && sent_version != expected {
             if kind.is_custom() && self.is_patch {
-                let cause =
-                    FieldError::new("FieldValueInvalid", "apiVersion", format!("Invalid value: {sent_version:?}: must be {expected}"));
+                let cause = FieldError::new(
+                    "FieldValueInvalid",
+                    "apiVersion",
+                    format!("Invalid value: {sent_version:?}: must be {expected}"),
+                );
                 return Err(ApiError::invalid(
                     &kind.group,
                     &sent_kind,
@@ -112,12 +126,18 @@ impl Writer<'_> {
                     vec![cause],
                 ));
             }
-            let text = format!("the API version in the data ({sent_version}) does not match the expected API version ({expected})");
+            let text = format!(
+                "the API version in the data ({sent_version}) does not match the expected API version ({expected})"
+            );
             return Err(ApiError::bad_request(text));
         }
         if !sent_kind.is_empty() && sent_kind != kind.kind {
             if kind.is_custom() {
-                let cause = FieldError::new("FieldValueInvalid", "kind", format!("Invalid value: {sent_kind:?}: must be {}", kind.kind));
+                let cause = FieldError::new(
+                    "FieldValueInvalid",
+                    "kind",
+                    format!("Invalid value: {sent_kind:?}: must be {}", kind.kind),
+                );
                 return Err(ApiError::invalid(
                     &kind.group,
                     &sent_kind,

@@ -33,7 +33,11 @@ pub(crate) fn not_found(field: impl Display, value: &Value) -> FieldError {
 }
 
 /// Returns the error of a value that is not among the supported ones.
-pub(crate) fn not_supported<T: Display>(field: impl Display, value: &Value, supported: impl IntoIterator<Item = T>) -> FieldError {
+pub(crate) fn not_supported<T: Display>(
+    field: impl Display,
+    value: &Value,
+    supported: impl IntoIterator<Item = T>,
+) -> FieldError {
     let supported: Vec<String> = supported.into_iter().map(|one| format!("\"{one}\"")).collect();
     let message = format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
     FieldError::new("FieldValueNotSupported", field.to_string(), message)
@@ -51,7 +55,11 @@ pub(crate) fn too_long(field: impl Display, limit: u64) -> FieldError {
 
 /// Returns the error of a list or map with too many members.
 pub(crate) fn too_many(field: impl Display, count: usize, limit: u64) -> FieldError {
-    FieldError::new("FieldValueTooMany", field.to_string(), format!("Too many: {count}: must have at most {limit} items"))
+    FieldError::new(
+        "FieldValueTooMany",
+        field.to_string(),
+        format!("Too many: {count}: must have at most {limit} items"),
+    )
 }
 
 /// The path of a value in an object. Formatted only for errors.
@@ -96,7 +104,9 @@ impl Display for FieldPath<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FieldPath::Root | FieldPath::Named("") => Ok(()),
-            FieldPath::Named(name) | FieldPath::Member(FieldPath::Root | FieldPath::Named(""), name) => formatter.write_str(name),
+            FieldPath::Named(name) | FieldPath::Member(FieldPath::Root | FieldPath::Named(""), name) => {
+                formatter.write_str(name)
+            }
             FieldPath::Member(parent, name) => write!(formatter, "{parent}.{name}"),
             FieldPath::Item(parent, index) => write!(formatter, "{parent}[{index}]"),
             FieldPath::Key(parent, key) => write!(formatter, "{parent}[{key}]"),

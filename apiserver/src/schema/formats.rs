@@ -15,7 +15,9 @@ use crate::go;
 pub(crate) fn fits(format: &str, text: &str) -> bool {
     match format {
         "date" => text.parse::<jiff::civil::Date>().is_ok() && text.len() == 10,
-        "date-time" | "datetime" => MOMENT.is_match(text) && text.to_ascii_uppercase().parse::<jiff::Timestamp>().is_ok(),
+        "date-time" | "datetime" => {
+            MOMENT.is_match(text) && text.to_ascii_uppercase().parse::<jiff::Timestamp>().is_ok()
+        }
         "byte" => !text.is_empty() && STANDARD.decode(text).is_ok(),
         "ipv4" => is_ipv4(text),
         "ipv6" => text.contains(':') && text.parse::<Ipv6Addr>().is_ok(),
@@ -57,13 +59,17 @@ pub(super) fn holds(kind: Type, format: Option<&str>, value: &Value) -> bool {
     }
 }
 
-static MOMENT: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$"));
-static MAC: LazyLock<Regex> = LazyLock::new(|| pattern(r"^([0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}$|^([0-9A-Fa-f]{4}[.]){2}[0-9A-Fa-f]{4}$"));
-static UUID: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$"));
+static MOMENT: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$")
+});
+static MAC: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"^([0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}$|^([0-9A-Fa-f]{4}[.]){2}[0-9A-Fa-f]{4}$"));
+static UUID: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$"));
 static EMAIL: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[^@\s<>(),;:]+@[^@\s<>(),;:]+$"));
-static HOST: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*[.]?$"));
+static HOST: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*[.]?$")
+});
 static HEX_COLOR: LazyLock<Regex> = LazyLock::new(|| pattern(r"^#?([0-9A-Fa-f]{3}|[0-9A-Fa-f]{6})$"));
 static RGB_COLOR: LazyLock<Regex> = LazyLock::new(|| {
     const PART: &str = r"\s*(0|[1-9][0-9]?|1[0-9]{2}|2[0-4][0-9]|25[0-5])\s*";
@@ -77,10 +83,14 @@ static CREDIT_CARD: LazyLock<Regex> = LazyLock::new(|| {
 static SHORT_NAME: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"));
 /// Numbers with units in a sequence, in Go's syntax; days and weeks are accepted, too.
 static DURATION: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)\s*(ns|us|µs|ms|s|m|h|d|w)(([0-9]+([.][0-9]*)?|[.][0-9]+)(ns|us|µs|ms|s|m|h|d|w))*$")
+    pattern(
+        r"^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)\s*(ns|us|µs|ms|s|m|h|d|w)(([0-9]+([.][0-9]*)?|[.][0-9]+)(ns|us|µs|ms|s|m|h|d|w))*$",
+    )
 });
 static LONG_DURATION: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"^\s*\d+\s*(nanosecond|nano|microsecond|micro|millisecond|milli|second|sec|minute|min|hour|hr|day|week|wk)s?\s*$")
+    pattern(
+        r"^\s*\d+\s*(nanosecond|nano|microsecond|micro|millisecond|milli|second|sec|minute|min|hour|hr|day|week|wk)s?\s*$",
+    )
 });
 
 fn pattern(text: &str) -> Regex {
@@ -106,7 +116,8 @@ fn has_top_level(host: &str) -> bool {
 
 /// Go reads numbers with leading zeros as decimal.
 fn is_ipv4(text: &str) -> bool {
-    let is_part = |part: &str| part.len() <= 3 && part.bytes().all(|byte| byte.is_ascii_digit()) && part.parse::<u8>().is_ok();
+    let is_part =
+        |part: &str| part.len() <= 3 && part.bytes().all(|byte| byte.is_ascii_digit()) && part.parse::<u8>().is_ok();
     text.split('.').count() == 4 && text.split('.').all(is_part)
 }
 
@@ -119,7 +130,8 @@ fn is_mailbox(text: &str) -> bool {
 /// Returns the digits of a number with optional hyphens and spaces; the last one may be an `X` for ten.
 fn digits(text: &str) -> Option<Vec<u32>> {
     let plain: Vec<char> = text.chars().filter(|c| !matches!(c, ' ' | '-')).collect();
-    let digit = |(index, c): (usize, &char)| if *c == 'X' && index + 1 == plain.len() { Some(10) } else { c.to_digit(10) };
+    let digit =
+        |(index, c): (usize, &char)| if *c == 'X' && index + 1 == plain.len() { Some(10) } else { c.to_digit(10) };
     plain.iter().enumerate().map(digit).collect()
 }
 
@@ -129,7 +141,8 @@ fn is_isbn10(text: &str) -> bool {
 }
 
 fn is_isbn13(text: &str) -> bool {
-    let weighted = |digits: &[u32]| [1, 3].iter().cycle().zip(digits).map(|(weight, digit)| weight * digit).sum::<u32>();
+    let weighted =
+        |digits: &[u32]| [1, 3].iter().cycle().zip(digits).map(|(weight, digit)| weight * digit).sum::<u32>();
     digits(text).is_some_and(|digits| digits.len() == 13 && digits[12] < 10 && weighted(&digits).is_multiple_of(10))
 }
 

@@ -28,12 +28,14 @@ const FIELDS: [(&str, &str); 15] = [
 ];
 
 const OWNER_FIELDS: [&str; 6] = ["apiVersion", "blockOwnerDeletion", "controller", "kind", "name", "uid"];
-const MANAGER_FIELDS: [&str; 7] = ["apiVersion", "fieldsType", "fieldsV1", "manager", "operation", "subresource", "time"];
+const MANAGER_FIELDS: [&str; 7] =
+    ["apiVersion", "fieldsType", "fieldsV1", "manager", "operation", "subresource", "time"];
 
 /// Limit of all annotations of an object together.
 const ANNOTATION_BYTES: usize = 262_144;
 
-/// Drops unknown fields of metadata, and returns their paths. Null labels and annotations become empty texts, other nulls are removed.
+/// Drops unknown fields of metadata, and returns their paths. Null labels and annotations become empty texts, other
+/// nulls are removed.
 pub(crate) fn clean(metadata: &mut Value, field_path: &FieldPath<'_>) -> Vec<String> {
     let mut dropped = Vec::new();
     if metadata.is_null() {
@@ -76,7 +78,9 @@ pub(crate) fn type_mistake(metadata: &Value) -> Option<String> {
         let is_fine = metadata.is_null();
         return (!is_fine).then(|| mistake(metadata, "metadata", "v1.ObjectMeta"));
     };
-    FIELDS.iter().find_map(|(name, kind)| wrong_type(members.get(*name)?, kind).map(|(value, kind)| mistake(value, name, kind)))
+    FIELDS
+        .iter()
+        .find_map(|(name, kind)| wrong_type(members.get(*name)?, kind).map(|(value, kind)| mistake(value, name, kind)))
 }
 
 fn mistake(value: &Value, field: &str, kind: &str) -> String {
@@ -92,7 +96,10 @@ fn wrong_type<'a>(value: &'a Value, kind: &'a str) -> Option<(&'a Value, &'a str
         "int64" => value.is_i64(),
         "map[string]string" => {
             let Value::Object(members) = value else { return Some((value, kind)) };
-            return members.values().find(|value| !value.is_string() && !value.is_null()).map(|value| (value, "string"));
+            return members
+                .values()
+                .find(|value| !value.is_string() && !value.is_null())
+                .map(|value| (value, "string"));
         }
         "[]string" => {
             let Value::Array(items) = value else { return Some((value, kind)) };
@@ -100,7 +107,8 @@ fn wrong_type<'a>(value: &'a Value, kind: &'a str) -> Option<(&'a Value, &'a str
         }
         _ => {
             let Value::Array(items) = value else { return Some((value, kind)) };
-            let wrong = items.iter().find(|value| !value.is_object()).map(|value| (value, kind.trim_start_matches("[]")));
+            let wrong =
+                items.iter().find(|value| !value.is_object()).map(|value| (value, kind.trim_start_matches("[]")));
             return wrong.or_else(|| items.iter().find_map(wrong_member));
         }
     };
@@ -189,7 +197,9 @@ pub(crate) fn check_embedded(metadata: &Map<String, Value>, field_path: &FieldPa
     let finalizers = metadata.get("finalizers").and_then(Value::as_array);
     for finalizer in finalizers.into_iter().flatten() {
         let mistakes = qualified_mistakes(finalizer.as_str().unwrap_or_default());
-        causes.extend(mistakes.into_iter().map(|why| field_error::invalid(field_path.member("finalizers"), finalizer, why)));
+        causes.extend(
+            mistakes.into_iter().map(|why| field_error::invalid(field_path.member("finalizers"), finalizer, why)),
+        );
     }
     causes
 }
@@ -206,7 +216,8 @@ fn check_all(metadata: &Map<String, Value>, rule: NameRule, field_path: &FieldPa
     check_owners(metadata, field_path, causes);
 }
 
-/// Returns the errors and warnings of finalizers. Names without a domain are errors for built-in kinds, and warnings for custom ones.
+/// Returns the errors and warnings of finalizers. Names without a domain are errors for built-in kinds, and warnings
+/// for custom ones.
 pub(crate) fn check_finalizers(metadata: &Map<String, Value>, is_custom: bool) -> (Vec<FieldError>, Vec<String>) {
     let (mut causes, mut warnings) = (Vec::new(), Vec::new());
     let finalizers: Vec<&str> =
@@ -216,11 +227,15 @@ pub(crate) fn check_finalizers(metadata: &Map<String, Value>, is_custom: bool) -
         let mistakes = qualified_mistakes(finalizer);
         let is_qualified = mistakes.is_empty();
         causes.extend(mistakes.into_iter().map(|why| field_error::invalid(field, &json!(finalizer), why)));
-        if !finalizer.contains('/') && !["foregroundDeletion", "orphan", "kubernetes"].contains(finalizer) && (is_qualified || !is_custom) {
+        if !finalizer.contains('/')
+            && !["foregroundDeletion", "orphan", "kubernetes"].contains(finalizer)
+            && (is_qualified || !is_custom)
+        {
             if is_custom {
                 let path = if finalizer.contains('.') { " including a path (/)" } else { "" };
-                let text =
-                    format!("prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers");
+                let text = format!(
+                    "prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers"
+                );
                 warnings.push(format!("{field}: \"{finalizer}\": {text}"));
             } else {
                 let text = "name is neither a standard finalizer name nor is it fully qualified";
@@ -267,7 +282,11 @@ fn check_owners(metadata: &Map<String, Value>, field_path: &FieldPath<'_>, cause
         let field = |name: &str| format!("{list}.{name}");
         let (group, version) = text("apiVersion").rsplit_once('/').unwrap_or(("", text("apiVersion")));
         if version.is_empty() || group.contains('/') {
-            causes.push(field_error::invalid(field("apiVersion"), &json!(text("apiVersion")), "version must not be empty"));
+            causes.push(field_error::invalid(
+                field("apiVersion"),
+                &json!(text("apiVersion")),
+                "version must not be empty",
+            ));
         }
         if group.is_empty() && version == "v1" && text("kind") == "Event" {
             causes.push(field_error::invalid(list, owner, "/v1, Kind=Event is disallowed from being an owner"));

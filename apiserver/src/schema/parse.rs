@@ -31,9 +31,13 @@ struct Exempt {
 impl Exempt {
     /// `anyOf` of an integer and a string, in this order, is allowed in a node or in its first `allOf`.
     fn of(schema: &Map<String, Value>) -> Self {
-        let is_int_or_string = |branches: Option<&Value>| branches == Some(&json!([{"type": "integer"}, {"type": "string"}]));
+        let is_int_or_string =
+            |branches: Option<&Value>| branches == Some(&json!([{"type": "integer"}, {"type": "string"}]));
         let first = schema.get("allOf").and_then(|all| all.get(0));
-        Self { any_of: is_int_or_string(schema.get("anyOf")), first_all_of: is_int_or_string(first.and_then(|one| one.get("anyOf"))) }
+        Self {
+            any_of: is_int_or_string(schema.get("anyOf")),
+            first_all_of: is_int_or_string(first.and_then(|one| one.get("anyOf"))),
+        }
     }
 }
 
@@ -82,7 +86,11 @@ impl Parser {
         match members.get("type") {
             Some(Value::String(kind)) if kind == "object" => {}
             Some(Value::String(kind)) if !kind.is_empty() => {
-                self.structural.push(field_error::invalid(format!("{path}.type"), &json!(kind), "must be object at the root"));
+                self.structural.push(field_error::invalid(
+                    format!("{path}.type"),
+                    &json!(kind),
+                    "must be object at the root",
+                ));
             }
             _ => {
                 self.structural.push(field_error::required(format!("{path}.type"), "must not be empty at the root"));
@@ -93,7 +101,8 @@ impl Parser {
             self.causes.push(field_error::forbidden(format!("{path}.nullable"), "nullable cannot be true at the root"));
         }
         if members.get("additionalProperties").is_some_and(|value| !value.is_null()) {
-            self.structural.push(field_error::forbidden(format!("{path}.additionalProperties"), "must not be used at the root"));
+            self.structural
+                .push(field_error::forbidden(format!("{path}.additionalProperties"), "must not be used at the root"));
         }
         self.check_type_names(members, path);
         if let Some(meta) = members.get("properties").and_then(|properties| properties.get("metadata")) {
@@ -123,7 +132,10 @@ impl Parser {
     /// Forbids defaults of fields that the server fills in.
     fn forbid_defaults(&mut self, schema: &Value, path: &str, name: &str) {
         if schema.get("default").is_some_and(|default| !default.is_null()) {
-            self.causes.push(field_error::forbidden(format!("{path}.default"), format!("must not be set in top-level {name}")));
+            self.causes.push(field_error::forbidden(
+                format!("{path}.default"),
+                format!("must not be set in top-level {name}"),
+            ));
         }
         for (property, below) in schema["properties"].as_object().into_iter().flatten() {
             self.forbid_defaults(below, &format!("{path}.properties[{property}]"), name);
@@ -142,7 +154,8 @@ impl Parser {
         let has_others = names.is_some_and(|names| names.keys().any(|name| name != "name" && name != "generateName"));
         let has_more = ["items", "additionalProperties", "required"].iter().any(|word| meta.get(word).is_some());
         if has_others || has_more {
-            let text = "must not specify anything other than name and generateName, but metadata is implicitly specified";
+            let text =
+                "must not specify anything other than name and generateName, but metadata is implicitly specified";
             self.structural.push(field_error::forbidden(path, text));
         }
     }
@@ -203,15 +216,24 @@ impl Parser {
         let field = format!("{path}.type");
         match (name, kind) {
             ("", _) if node.is_int_or_string || node.keeps_unknown => {}
-            ("", _) => self.structural.push(field_error::required(field, "must not be empty for specified object fields")),
+            ("", _) => {
+                self.structural.push(field_error::required(field, "must not be empty for specified object fields"));
+            }
             (_, None) => {
                 self.causes.push(field_error::not_supported(&field, &json!(name), Type::NAMES.map(|(name, _)| name)));
                 if name == "null" {
-                    self.causes.push(field_error::forbidden(field, "type cannot be set to null, use nullable as an alternative"));
+                    self.causes.push(field_error::forbidden(
+                        field,
+                        "type cannot be set to null, use nullable as an alternative",
+                    ));
                 }
             }
             (_, Some(kind)) if node.is_embedded && kind != Type::Object => {
-                self.structural.push(field_error::invalid(field, &json!(name), "must be object if x-kubernetes-embedded-resource is true"));
+                self.structural.push(field_error::invalid(
+                    field,
+                    &json!(name),
+                    "must be object if x-kubernetes-embedded-resource is true",
+                ));
             }
             _ => {}
         }
@@ -221,7 +243,8 @@ impl Parser {
     /// Refuses keywords of JSON Schema that structural schemas do not have.
     fn check_words(&mut self, schema: &Map<String, Value>, path: &str) {
         for word in ["$ref", "definitions", "dependencies", "id", "patternProperties", "additionalItems"] {
-            let is_empty = schema.get(word).is_none_or(|value| value.is_null() || *value == json!("") || *value == json!({}));
+            let is_empty =
+                schema.get(word).is_none_or(|value| value.is_null() || *value == json!("") || *value == json!({}));
             self.is_foreign |= !is_empty;
             // Even empty dependencies are refused.
             if !is_empty || word == "dependencies" && schema.get(word) == Some(&json!({})) {
@@ -239,7 +262,11 @@ impl Parser {
         if let Some(kind) = schema.get("x-kubernetes-map-type")
             && !["atomic", "granular"].contains(&kind.as_str().unwrap_or_default())
         {
-            self.causes.push(field_error::not_supported(format!("{path}.x-kubernetes-map-type"), kind, ["atomic", "granular"]));
+            self.causes.push(field_error::not_supported(
+                format!("{path}.x-kubernetes-map-type"),
+                kind,
+                ["atomic", "granular"],
+            ));
         }
     }
 
@@ -253,7 +280,8 @@ impl Parser {
             None | Some(Value::Null) => {}
             Some(Value::Bool(true)) if node.properties.is_empty() => node.additional = Additional::Anything,
             Some(_) if !node.properties.is_empty() => {
-                self.causes.push(field_error::forbidden(field, "additionalProperties and properties are mutual exclusive"));
+                self.causes
+                    .push(field_error::forbidden(field, "additionalProperties and properties are mutual exclusive"));
             }
             Some(Value::Bool(false)) => {}
             Some(values) => node.additional = Additional::Of(Box::new(self.child(values, &field))),
@@ -265,7 +293,10 @@ impl Parser {
             None | Some(Value::Null) => {}
             Some(Value::Array(_)) => {
                 self.is_foreign = true;
-                self.causes.push(field_error::forbidden(format!("{path}.items"), "items must be a schema object and not an array"));
+                self.causes.push(field_error::forbidden(
+                    format!("{path}.items"),
+                    "items must be a schema object and not an array",
+                ));
             }
             Some(items) => node.items = Some(Box::new(self.child(items, &format!("{path}.items")))),
         }
@@ -275,7 +306,8 @@ impl Parser {
         if let Value::Object(members) = schema {
             self.node(members, path)
         } else {
-            self.structural.push(field_error::required(format!("{path}.type"), "must not be empty for specified object fields"));
+            self.structural
+                .push(field_error::required(format!("{path}.type"), "must not be empty for specified object fields"));
             Node::default()
         }
     }
@@ -286,11 +318,19 @@ impl Parser {
         let word = schema.get("x-kubernetes-list-type").and_then(Value::as_str);
         if word.is_some() && node.kind != Some(Type::Array) {
             let kind = schema.get("type").cloned().unwrap_or(json!(""));
-            self.causes.push(field_error::invalid(format!("{path}.type"), &kind, "must be array if x-kubernetes-list-type is specified"));
+            self.causes.push(field_error::invalid(
+                format!("{path}.type"),
+                &kind,
+                "must be array if x-kubernetes-list-type is specified",
+            ));
         }
         if !keys.is_empty() && word != Some("map") {
             let text = "must be map if x-kubernetes-list-map-keys is non-empty";
-            let cause = if word.is_none() { field_error::required(&field, text) } else { field_error::invalid(&field, &json!(word), text) };
+            let cause = if word.is_none() {
+                field_error::required(&field, text)
+            } else {
+                field_error::invalid(&field, &json!(word), text)
+            };
             self.causes.push(cause);
         }
         if let (Some(word @ ("set" | "map")), Some(item)) = (word, &node.items)
@@ -335,12 +375,20 @@ impl Parser {
         let is_object = item.kind == Some(Type::Object);
         if !is_object {
             let text = "must be object if parent array's x-kubernetes-list-type is map";
-            self.causes.push(field_error::invalid(format!("{path}.items.type"), &json!(item.kind.map(Type::name)), text));
+            self.causes.push(field_error::invalid(
+                format!("{path}.items.type"),
+                &json!(item.kind.map(Type::name)),
+                text,
+            ));
         }
         for (index, key) in keys.iter().enumerate() {
             let Some(property) = item.properties.get(key) else {
                 if is_object {
-                    self.causes.push(field_error::invalid(&field, &json!(keys), "entries must all be names of item properties"));
+                    self.causes.push(field_error::invalid(
+                        &field,
+                        &json!(keys),
+                        "entries must all be names of item properties",
+                    ));
                 }
                 continue;
             };
@@ -350,7 +398,11 @@ impl Parser {
             }
             if matches!(property.kind, Some(Type::Object | Type::Array)) {
                 let at = format!("{path}.items.properties[{key}].type");
-                self.causes.push(field_error::invalid(at, &json!(property.kind.map(Type::name)), "must be a scalar type"));
+                self.causes.push(field_error::invalid(
+                    at,
+                    &json!(property.kind.map(Type::name)),
+                    "must be a scalar type",
+                ));
             }
             if keys[..index].contains(key) {
                 self.causes.push(field_error::invalid(&field, &json!(keys), "must not contain duplicate entries"));
@@ -403,7 +455,11 @@ impl Parser {
         let read = |(index, branch): (usize, &Value)| {
             let members = branch.as_object()?;
             if word == "anyOf" && exempt.any_of {
-                return Some(Node { kind: members["type"].as_str().and_then(Type::of_name), keeps_unknown: true, ..Node::default() });
+                return Some(Node {
+                    kind: members["type"].as_str().and_then(Type::of_name),
+                    keeps_unknown: true,
+                    ..Node::default()
+                });
             }
             let inner = Exempt { any_of: word == "allOf" && index == 0 && exempt.first_all_of, first_all_of: false };
             Some(self.branch(members, inner, &format!("{path}.{word}[{index}]")))
@@ -418,10 +474,15 @@ impl Parser {
             let is_absent = schema.get(word).is_none_or(|value| match value {
                 Value::Null => true,
                 Value::Array(items) => items.is_empty() && word != "default",
-                value => word != "default" && word != "additionalProperties" && (*value == json!("") || *value == json!(false)),
+                value => {
+                    word != "default"
+                        && word != "additionalProperties"
+                        && (*value == json!("") || *value == json!(false))
+                }
             });
             if !is_absent {
-                self.structural.push(field_error::forbidden(format!("{path}.{word}"), "must be undefined to be structural"));
+                self.structural
+                    .push(field_error::forbidden(format!("{path}.{word}"), "must be undefined to be structural"));
             }
         }
         node.kind = schema.get("type").and_then(Value::as_str).and_then(Type::of_name);
@@ -438,14 +499,22 @@ impl Parser {
         node
     }
 
-    /// Properties restricted in branches of the root must be declared outside of them. Below the root, the real server does not require
-    /// it.
-    fn check_branches_are_known(&mut self, limiting: &Map<String, Value>, known: &Map<String, Value>, path: &str, at: &str) {
+    /// Properties restricted in branches of the root must be declared outside of them. Below the root, the real server
+    /// does not require it.
+    fn check_branches_are_known(
+        &mut self,
+        limiting: &Map<String, Value>,
+        known: &Map<String, Value>,
+        path: &str,
+        at: &str,
+    ) {
         for word in ["allOf", "anyOf", "oneOf", "not"] {
             let branches: Vec<(String, &Value)> = match limiting.get(word) {
-                Some(Value::Array(branches)) => {
-                    branches.iter().enumerate().map(|(index, branch)| (format!("{at}.{word}[{index}]"), branch)).collect()
-                }
+                Some(Value::Array(branches)) => branches
+                    .iter()
+                    .enumerate()
+                    .map(|(index, branch)| (format!("{at}.{word}[{index}]"), branch))
+                    .collect(),
                 Some(branch) => vec![(format!("{at}.{word}"), branch)],
                 None => Vec::new(),
             };
@@ -470,7 +539,11 @@ impl Parser {
         below(branch.get("items"), known.get("items"), "items");
         let properties = known.get("properties");
         for (name, property) in branch.get("properties").and_then(Value::as_object).into_iter().flatten() {
-            below(Some(property), properties.and_then(|properties| properties.get(name)), &format!("properties[{name}]"));
+            below(
+                Some(property),
+                properties.and_then(|properties| properties.get(name)),
+                &format!("properties[{name}]"),
+            );
         }
     }
 }

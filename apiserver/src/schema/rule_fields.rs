@@ -12,7 +12,10 @@ const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "Field
 /// Reads the rules of a node, whose members are read already.
 pub(super) fn read(schema: &Map<String, Value>, node: &Node, place: &str, causes: &mut Vec<FieldError>) -> Vec<Rule> {
     let rules = schema.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten();
-    rules.enumerate().map(|(index, rule)| read_one(rule, node, &format!("{place}.x-kubernetes-validations[{index}]"), causes)).collect()
+    rules
+        .enumerate()
+        .map(|(index, rule)| read_one(rule, node, &format!("{place}.x-kubernetes-validations[{index}]"), causes))
+        .collect()
 }
 
 fn read_one(written: &Value, node: &Node, place: &str, causes: &mut Vec<FieldError>) -> Rule {

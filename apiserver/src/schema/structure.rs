@@ -8,14 +8,24 @@ use crate::schema::field_error::{self, FieldPath};
 use crate::schema::metadata::{self, NameRule, name_mistake};
 
 /// Checks that the items of sets and map lists are unique.
-pub(super) fn check_lists(node: &Node, new: &Value, old: Option<&Value>, field_path: &FieldPath<'_>, causes: &mut Vec<FieldError>) {
+pub(super) fn check_lists(
+    node: &Node,
+    new: &Value,
+    old: Option<&Value>,
+    field_path: &FieldPath<'_>,
+    causes: &mut Vec<FieldError>,
+) {
     if old == Some(new) {
         return;
     }
     if let Value::Array(items) = new {
         if let ListType::Map(_) = &node.list_type {
             for (index, item) in items.iter().enumerate().filter(|(_, item)| !item.is_object() && !item.is_null()) {
-                causes.push(field_error::invalid(field_path.item(index), item, "must be an object for an item in a list of type map"));
+                causes.push(field_error::invalid(
+                    field_path.item(index),
+                    item,
+                    "must be an object for an item in a list of type map",
+                ));
             }
         }
         let identities: Option<Vec<Value>> = match &node.list_type {
@@ -34,7 +44,13 @@ pub(super) fn check_lists(node: &Node, new: &Value, old: Option<&Value>, field_p
 }
 
 /// Checks that embedded objects have an `apiVersion` and a `kind`.
-pub(super) fn check_embedded(node: &Node, new: &Value, old: Option<&Value>, field_path: &FieldPath<'_>, causes: &mut Vec<FieldError>) {
+pub(super) fn check_embedded(
+    node: &Node,
+    new: &Value,
+    old: Option<&Value>,
+    field_path: &FieldPath<'_>,
+    causes: &mut Vec<FieldError>,
+) {
     if old == Some(new) {
         return;
     }
@@ -45,7 +61,9 @@ pub(super) fn check_embedded(node: &Node, new: &Value, old: Option<&Value>, fiel
             match members.get(name) {
                 None => causes.push(field_error::required(field_path.member(name), "")),
                 Some(value) => {
-                    causes.extend(type_mistake(name, value).map(|why| field_error::invalid(field_path.member(name), value, why)));
+                    causes.extend(
+                        type_mistake(name, value).map(|why| field_error::invalid(field_path.member(name), value, why)),
+                    );
                 }
             }
         }
@@ -53,7 +71,9 @@ pub(super) fn check_embedded(node: &Node, new: &Value, old: Option<&Value>, fiel
             causes.extend(metadata::check_embedded(meta, &field_path.member("metadata")));
         }
     }
-    walk(node, new, old, field_path, &mut |node, new, old, field_path| check_embedded(node, new, old, field_path, causes));
+    walk(node, new, old, field_path, &mut |node, new, old, field_path| {
+        check_embedded(node, new, old, field_path, causes);
+    });
 }
 
 /// Returns the error of an embedded object's `apiVersion` or `kind`.
@@ -113,6 +133,7 @@ pub(super) fn walk(node: &Node, new: &Value, old: Option<&Value>, field_path: &F
 }
 
 fn identity(item: &Value, keys: &[String]) -> Value {
-    let members: Map<String, Value> = keys.iter().filter_map(|key| Some((key.clone(), item.get(key)?.clone()))).collect();
+    let members: Map<String, Value> =
+        keys.iter().filter_map(|key| Some((key.clone(), item.get(key)?.clone()))).collect();
     Value::Object(members)
 }

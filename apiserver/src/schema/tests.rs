@@ -55,7 +55,10 @@ fn values_are_refused_with_the_causes_of_a_real_server() {
     assert_eq!(refused(json!({"size": 3, "port": 1.5})), ["TypeInvalid@spec.port", "Invalid@<nil>"]);
     assert_eq!(refused(json!({"size": 3, "m": {"a": "x"}})), ["TypeInvalid@spec.m.a", "Invalid@<nil>"]);
     assert_eq!(refused(json!({"size": 3, "m": {"a": 1, "b": 1, "c": 1}})), ["TooMany@spec.m", "Invalid@<nil>"]);
-    assert_eq!(refused(json!({"size": 3, "emb": {}})), ["Required@spec.emb.apiVersion", "Required@spec.emb.kind", "Invalid@<nil>"]);
+    assert_eq!(
+        refused(json!({"size": 3, "emb": {}})),
+        ["Required@spec.emb.apiVersion", "Required@spec.emb.kind", "Invalid@<nil>"]
+    );
     assert_eq!(refused(json!({"size": 3, "when": "nope"})), ["TypeInvalid@spec.when", "Invalid@<nil>"]);
     assert_eq!(refused(json!({"size": 3, "mul": 7})), ["Invalid@spec.mul"]);
     assert_eq!(refused(json!({"size": 3, "f": 0})), ["Invalid@spec.f"]);
@@ -74,7 +77,11 @@ fn sets_and_map_lists_have_no_item_twice() {
 
 #[test]
 fn a_number_of_replicas_that_cannot_be_shown_is_refused() {
-    let scale = Scale { spec_replicas: ".spec.replicas".into(), status_replicas: ".status.replicas".into(), label_selector: None };
+    let scale = Scale {
+        spec_replicas: ".spec.replicas".into(),
+        status_replicas: ".status.replicas".into(),
+        label_selector: None,
+    };
     let causes = widgets().validate_after(Vec::new(), Some(&scale), &json!({"spec": "str"}), None).causes;
     assert_eq!(told(&causes), ["TypeInvalid@spec", "Invalid@.spec.replicas", "Invalid@<nil>"]);
 }
@@ -115,7 +122,14 @@ fn rules_have_reasons_paths_and_messages() {
     let causes = ruled(rules, json!({"n": 1}), None);
     assert_eq!(causes, [FieldError::new("FieldValueForbidden", "spec.n", "Forbidden: n is 1")]);
     let causes = ruled(json!([{"rule": "self.n > 5", "message": "no bad"}]), json!({}), None);
-    assert_eq!(causes, [FieldError::new("FieldValueInvalid", "spec", "Invalid value: \"object\": no such key: n evaluating rule: no bad")]);
+    assert_eq!(
+        causes,
+        [FieldError::new(
+            "FieldValueInvalid",
+            "spec",
+            "Invalid value: \"object\": no such key: n evaluating rule: no bad"
+        )]
+    );
     let causes = ruled(json!([{"rule": "self.n > 5"}]), json!({"n": 1}), None);
     assert_eq!(causes[0].message, "Invalid value: failed rule: self.n > 5");
 }
@@ -172,7 +186,10 @@ fn unknown_fields_are_dropped_and_reported() {
     let dropped = widgets().prune(&mut object);
     assert_eq!(dropped, ["spec.emb.metadata.bogus", "spec.items[0].x", "spec.unknown", "top"]);
     assert_eq!(object["spec"]["any"], json!({"deep": {"er": 1}}));
-    assert_eq!(object["spec"]["emb"], json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "x"}, "spec": {"kept": 1}}));
+    assert_eq!(
+        object["spec"]["emb"],
+        json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "x"}, "spec": {"kept": 1}})
+    );
     assert_eq!(object["metadata"], json!({"name": "a"}));
 }
 
@@ -189,7 +206,10 @@ fn defaults_are_filled_in_from_the_outside() {
     .unwrap();
     let mut object = json!({"null": null, "not": null, "gone": null, "list": [{}, {"v": 2}], "map": {"a": {}}});
     schema.fill_defaults(&mut object);
-    assert_eq!(object, json!({"nd": {"x": "X"}, "null": null, "not": "d", "list": [{"v": 1}, {"v": 2}], "map": {"a": {"v": 1}}}));
+    assert_eq!(
+        object,
+        json!({"nd": {"x": "X"}, "null": null, "not": "d", "list": [{"v": 1}, {"v": 2}], "map": {"a": {"v": 1}}})
+    );
 }
 
 #[test]
@@ -212,10 +232,15 @@ fn schemas_that_are_not_structural_are_refused() {
     assert_eq!(mistakes(json!({"properties": {"spec": {"type": "object"}}})), ["Required@openAPIV3Schema.type"]);
     assert_eq!(
         mistakes(json!({"type": "object", "properties": {"spec": {"properties": {"a": {"type": "strin"}}}}})),
-        ["Required@openAPIV3Schema.properties[spec].type", "NotSupported@openAPIV3Schema.properties[spec].properties[a].type"]
+        [
+            "Required@openAPIV3Schema.properties[spec].type",
+            "NotSupported@openAPIV3Schema.properties[spec].properties[a].type"
+        ]
     );
     assert_eq!(
-        mistakes(json!({"type": "object", "properties": {"a": {"type": "integer", "default": "x"}, "b": {"type": "array"}}})),
+        mistakes(
+            json!({"type": "object", "properties": {"a": {"type": "integer", "default": "x"}, "b": {"type": "array"}}})
+        ),
         ["Required@openAPIV3Schema.properties[b].items"],
         "defaults are values of structural schemas"
     );
@@ -229,12 +254,16 @@ fn schemas_that_are_not_structural_are_refused() {
         ["Forbidden@openAPIV3Schema.anyOf[0].properties[a].type", "Required@openAPIV3Schema.properties[a]"]
     );
     assert_eq!(
-        mistakes(json!({"type": "object", "properties": {"a": {"type": "object", "properties": {"x": {"type": "string"}},
-            "additionalProperties": {"type": "string"}}}})),
+        mistakes(
+            json!({"type": "object", "properties": {"a": {"type": "object", "properties": {"x": {"type": "string"}},
+            "additionalProperties": {"type": "string"}}}})
+        ),
         ["Forbidden@openAPIV3Schema.properties[a].additionalProperties"]
     );
     assert_eq!(
-        mistakes(json!({"type": "object", "properties": {"metadata": {"type": "object", "properties": {"labels": {"type": "object"}}}}})),
+        mistakes(
+            json!({"type": "object", "properties": {"metadata": {"type": "object", "properties": {"labels": {"type": "object"}}}}})
+        ),
         ["Forbidden@openAPIV3Schema.properties[metadata]"]
     );
 }

@@ -10,7 +10,13 @@ use crate::kinds::kind::Scale;
 use crate::schema::field_error::{self, FieldPath};
 
 /// Checks a value and its descendants. Unchanged values are skipped.
-pub(super) fn check(node: &Node, new: &Value, old: Option<&Value>, field_path: &FieldPath<'_>, causes: &mut Vec<FieldError>) {
+pub(super) fn check(
+    node: &Node,
+    new: &Value,
+    old: Option<&Value>,
+    field_path: &FieldPath<'_>,
+    causes: &mut Vec<FieldError>,
+) {
     if old == Some(new) {
         return;
     }
@@ -44,7 +50,11 @@ pub(super) fn check_scale(scale: &Scale, object: &Value, causes: &mut Vec<FieldE
                 Some(Value::Object(members)) => members.get(name),
                 Some(Value::Null) | None => None,
                 Some(other) => {
-                    causes.push(field_error::invalid(path, other, "is not an object on the way to the number of replicas"));
+                    causes.push(field_error::invalid(
+                        path,
+                        other,
+                        "is not an object on the way to the number of replicas",
+                    ));
                     None
                 }
             };
@@ -87,7 +97,13 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-fn check_branches(limits: &Limits, new: &Value, old: Option<&Value>, field_path: &FieldPath<'_>, causes: &mut Vec<FieldError>) {
+fn check_branches(
+    limits: &Limits,
+    new: &Value,
+    old: Option<&Value>,
+    field_path: &FieldPath<'_>,
+    causes: &mut Vec<FieldError>,
+) {
     let causes_of = |node: &Node| {
         let mut causes = Vec::new();
         check(node, new, old, field_path, &mut causes);
@@ -105,17 +121,22 @@ fn check_branches(limits: &Limits, new: &Value, old: Option<&Value>, field_path:
         let results: Vec<Vec<FieldError>> = limits.one_of.iter().map(causes_of).collect();
         match results.iter().filter(|result| result.is_empty()).count() {
             0 => {
-                causes.push(unnamed(format!("\"{field_path}\" must validate one and only one schema (oneOf). Found none valid")));
+                causes.push(unnamed(format!(
+                    "\"{field_path}\" must validate one and only one schema (oneOf). Found none valid"
+                )));
                 causes.extend(best(&limits.one_of, results, new));
             }
             1 => {}
             count => {
-                let text = format!("\"{field_path}\" must validate one and only one schema (oneOf). Found {count} valid alternatives");
+                let text = format!(
+                    "\"{field_path}\" must validate one and only one schema (oneOf). Found {count} valid alternatives"
+                );
                 causes.push(unnamed(text));
             }
         }
     }
-    let failed: Vec<Vec<FieldError>> = limits.all_of.iter().map(causes_of).filter(|result| !result.is_empty()).collect();
+    let failed: Vec<Vec<FieldError>> =
+        limits.all_of.iter().map(causes_of).filter(|result| !result.is_empty()).collect();
     if !failed.is_empty() {
         let none = if failed.len() == limits.all_of.len() { ". None validated" } else { "" };
         causes.extend(failed.into_iter().flatten());
@@ -135,7 +156,8 @@ fn best(branches: &[Node], results: Vec<Vec<FieldError>>, value: &Value) -> Vec<
     results.into_iter().zip(&said).find(|(_, said)| Some(*said) == most).map(|(result, _)| result).unwrap_or_default()
 }
 
-/// Counts the checks of a value, as the server's validator does: general ones, those of its type, and those of its descendants.
+/// Counts the checks of a value, as the server's validator does: general ones, those of its type, and those of its
+/// descendants.
 fn checks(node: &Node, value: &Value) -> usize {
     let limits = &node.limits;
     let of_all = |branches: &[Node]| branches.iter().map(|branch| checks(branch, value)).collect::<Vec<usize>>();
@@ -151,7 +173,9 @@ fn checks(node: &Node, value: &Value) -> usize {
     };
     let below: usize = match value {
         Value::Array(items) => items.iter().filter_map(|item| Some(checks(node.items.as_deref()?, item))).sum(),
-        Value::Object(members) => members.iter().filter_map(|(name, member)| Some(checks(node.member(name)?, member))).sum(),
+        Value::Object(members) => {
+            members.iter().filter_map(|(name, member)| Some(checks(node.member(name)?, member))).sum()
+        }
         _ => 0,
     };
     own + typed + branches + below
@@ -173,7 +197,11 @@ fn check_text(limits: &Limits, text: &str, field_path: &FieldPath<'_>, causes: &
             format!("{field_path} in body should be at least {least} chars long"),
         ));
     } else if let Some(pattern) = pattern {
-        causes.push(field_error::invalid(field_path.field(), &value, format!("{field_path} in body should match '{pattern}'")));
+        causes.push(field_error::invalid(
+            field_path.field(),
+            &value,
+            format!("{field_path} in body should match '{pattern}'"),
+        ));
     }
     if let Some(format) = &limits.format
         && !formats::fits(format, text)
@@ -188,7 +216,9 @@ fn check_text(limits: &Limits, text: &str, field_path: &FieldPath<'_>, causes: &
 
 fn check_number(node: &Node, number: f64, value: &Value, field_path: &FieldPath<'_>, causes: &mut Vec<FieldError>) {
     let limits = &node.limits;
-    let mut refuse = |text: String| causes.push(field_error::invalid(field_path.field(), value, format!("{field_path} in body {text}")));
+    let mut refuse = |text: String| {
+        causes.push(field_error::invalid(field_path.field(), value, format!("{field_path} in body {text}")));
+    };
     if let Some(divisor) = limits.multiple_of.filter(|divisor| *divisor != 0.0)
         && !is_multiple(value, number, divisor)
     {
@@ -211,7 +241,8 @@ fn check_number(node: &Node, number: f64, value: &Value, field_path: &FieldPath<
     if let Some(kind @ (Type::Integer | Type::Number)) = node.kind
         && !formats::holds(kind, limits.format.as_deref(), value)
     {
-        let format = limits.format.as_deref().map_or_else(|| "default format".to_owned(), |format| format!("format {format}"));
+        let format =
+            limits.format.as_deref().map_or_else(|| "default format".to_owned(), |format| format!("format {format}"));
         let text = format!("Checked value must be of type {} with {format} in {field_path}", kind.name());
         causes.push(field_error::invalid("<nil>", &json!(""), text));
     }
@@ -224,12 +255,23 @@ fn is_multiple(value: &Value, number: f64, divisor: f64) -> bool {
     }
 }
 
-fn check_count(count: usize, what: &str, limits: &Limits, value: &Value, field_path: &FieldPath<'_>, causes: &mut Vec<FieldError>) {
+fn check_count(
+    count: usize,
+    what: &str,
+    limits: &Limits,
+    value: &Value,
+    field_path: &FieldPath<'_>,
+    causes: &mut Vec<FieldError>,
+) {
     let range = if what == "items" { limits.items } else { limits.properties };
     if let Some(least) = range.least
         && (count as u64) < least
     {
-        causes.push(field_error::invalid(field_path.field(), value, format!("{field_path} in body should have at least {least} {what}")));
+        causes.push(field_error::invalid(
+            field_path.field(),
+            value,
+            format!("{field_path} in body should have at least {least} {what}"),
+        ));
     }
     if let Some(most) = range.most
         && count as u64 > most

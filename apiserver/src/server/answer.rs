@@ -32,7 +32,9 @@ impl ApiServer {
         self.api.with(|state| {
             let user = self.api.settings().authentication.user(&parsed.headers, &state.issued).map_err(unknown)?;
             impersonated(&state.store, user, &parsed.headers).map_err(|refusal| match refusal {
-                Refusal::NoUser => ApiError::bad_request("requested groups, a uid or more of a user, without a user to impersonate"),
+                Refusal::NoUser => {
+                    ApiError::bad_request("requested groups, a uid or more of a user, without a user to impersonate")
+                }
                 // The refusal is about the request.
                 Refusal::Right(user, missing) => ApiError {
                     details: access::refusal(&user, &access::Attributes::of_request(parsed)).details,
@@ -45,7 +47,9 @@ impl ApiServer {
     /// Returns the id of a request: the one from the client, or a new one.
     pub fn audit_id(&self, headers: &HeaderMap) -> HeaderValue {
         let given = headers.get(AUDIT_ID).filter(|id| (1..=MAX_AUDIT_ID).contains(&id.len()));
-        given.cloned().unwrap_or_else(|| HeaderValue::try_from(self.api.new_audit_id()).expect("an id fits into a header"))
+        given
+            .cloned()
+            .unwrap_or_else(|| HeaderValue::try_from(self.api.new_audit_id()).expect("an id fits into a header"))
     }
 
     /// Answers a request, without faults and without a record.
@@ -56,7 +60,9 @@ impl ApiServer {
             Err(failure) => return reply::refuse(failure),
         };
         match self.authenticate(&parsed) {
-            Ok(user) => deadline.wait(Box::pin(self.carry_out(user, parsed, None))).await.unwrap_or_else(deadline::passed),
+            Ok(user) => {
+                deadline.wait(Box::pin(self.carry_out(user, parsed, None))).await.unwrap_or_else(deadline::passed)
+            }
             Err(failure) => reply::refuse(failure),
         }
     }
@@ -88,10 +94,22 @@ impl ApiServer {
         };
         let answered = match path {
             Path::Objects(resource_path) => {
-                let context = RequestContext { method, resource_path, query, headers, body, user, accept, now: self.api.now(), fault };
+                let context = RequestContext {
+                    method,
+                    resource_path,
+                    query,
+                    headers,
+                    body,
+                    user,
+                    accept,
+                    now: self.api.now(),
+                    fault,
+                };
                 dispatch::answer(&self.api, context).await
             }
-            path if matches!(method, Method::GET | Method::HEAD) => Ok(discovery::answer(&self.api.registry(), &path, &query, &text)),
+            path if matches!(method, Method::GET | Method::HEAD) => {
+                Ok(discovery::answer(&self.api.registry(), &path, &query, &text))
+            }
             Path::Other(other) if other != "/version" => Ok(Reply::no_page()),
             _ => Err(ApiError::no_method()),
         };

@@ -66,7 +66,10 @@ pub(super) fn slow(body: Body, bytes_per_sec: u64) -> Body {
     let pause = Duration::from_secs(1) / u32::try_from(speed.min(STEPS)).unwrap_or(1);
     let pieces = body.into_data_stream().flat_map(move |piece| {
         let parts: Vec<Result<Bytes, axum::Error>> = match piece {
-            Ok(piece) => (0..piece.len()).step_by(step).map(|begin| Ok(piece.slice(begin..piece.len().min(begin + step)))).collect(),
+            Ok(piece) => (0..piece.len())
+                .step_by(step)
+                .map(|begin| Ok(piece.slice(begin..piece.len().min(begin + step))))
+                .collect(),
             Err(error) => vec![Err(error)],
         };
         stream::iter(parts)
@@ -102,12 +105,16 @@ pub(super) fn error_event(failure: &ApiError) -> Body {
     Body::from(line("ERROR", &failure.to_json()))
 }
 
-/// Returns the body of a watch that ends after some events or some time, whichever is first; at once if neither is given.
+/// Returns the body of a watch that ends after some events or some time, whichever is first; at once if neither is
+/// given.
 pub(super) fn dropped(body: Body, after_events: Option<u64>, after: Option<Duration>, how: Drop) -> Body {
     let left = if after.is_none() { Some(after_events.unwrap_or(0)) } else { after_events };
     let ends_at = after.map(|after| Instant::now() + after);
     let dropped = Dropped { pieces: body.into_data_stream(), left, ends_at, how, is_over: false };
-    Body::from_stream(stream::unfold(dropped, |mut dropped| async move { dropped.next().await.map(|piece| (piece, dropped)) }).flatten())
+    Body::from_stream(
+        stream::unfold(dropped, |mut dropped| async move { dropped.next().await.map(|piece| (piece, dropped)) })
+            .flatten(),
+    )
 }
 
 struct Dropped {
@@ -146,7 +153,9 @@ impl Dropped {
         Some(match self.how {
             Drop::Clean => stream::empty().boxed(),
             Drop::Rst => stream::once(broken()).boxed(),
-            Drop::MidLine => stream::once(async { Ok(Bytes::from_static(HALF_A_LINE)) }).chain(stream::once(broken())).boxed(),
+            Drop::MidLine => {
+                stream::once(async { Ok(Bytes::from_static(HALF_A_LINE)) }).chain(stream::once(broken())).boxed()
+            }
         })
     }
 
@@ -189,7 +198,8 @@ mod tests {
     }
 
     fn lines() -> Body {
-        let all = ["{\"type\":\"BOOKMARK\"}\na\nb\n", "c\n"].map(|piece| Ok::<_, axum::Error>(Bytes::from_static(piece.as_bytes())));
+        let all = ["{\"type\":\"BOOKMARK\"}\na\nb\n", "c\n"]
+            .map(|piece| Ok::<_, axum::Error>(Bytes::from_static(piece.as_bytes())));
         Body::from_stream(stream::iter(all).chain(stream::pending()))
     }
 
@@ -200,7 +210,10 @@ mod tests {
         assert_eq!(text(dropped(lines(), Some(1), None, Drop::Rst)).await, (begin.clone(), true));
         let half = String::from_utf8(HALF_A_LINE.to_vec()).unwrap();
         assert_eq!(text(dropped(lines(), Some(1), None, Drop::MidLine)).await, (begin.clone() + &half, true));
-        assert_eq!(text(dropped(lines(), None, Some(Duration::from_secs(9)), Drop::Clean)).await, (begin + "b\nc\n", false));
+        assert_eq!(
+            text(dropped(lines(), None, Some(Duration::from_secs(9)), Drop::Clean)).await,
+            (begin + "b\nc\n", false)
+        );
         assert_eq!(text(dropped(lines(), None, None, Drop::Clean)).await, (String::new(), false));
     }
 

@@ -1,4 +1,5 @@
-//! The control API of a server under `/_dev`: faults, the record of requests, history, time, restarts. For administrators only.
+//! The control API of a server under `/_dev`: faults, the record of requests, history, time, restarts. For
+//! administrators only.
 
 use std::time::Duration;
 
@@ -188,7 +189,8 @@ fn load(server: &ApiServer, load: Load) -> Result<(), ApiError> {
     let api = &server.api;
     refuse_if_durable(api)?;
     let place = |value: &Value| {
-        let group = value["apiVersion"].as_str().unwrap_or_default().split_once('/').map_or("", |(group, _)| group).to_owned();
+        let group =
+            value["apiVersion"].as_str().unwrap_or_default().split_once('/').map_or("", |(group, _)| group).to_owned();
         (group, value["kind"].as_str().unwrap_or_default().to_owned(), crate::storage::resource::key_of(value))
     };
     let loaded: Vec<_> = load.objects.iter().map(place).collect();

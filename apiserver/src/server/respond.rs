@@ -150,7 +150,9 @@ impl ApiServer {
     /// Returns the answer of a fault that prevents the request.
     fn replacement(&self, action: &Action, parsed: &ParsedRequest) -> Option<Response<Body>> {
         Some(match action {
-            Action::Status { code, reason, message, retry_after, body } => injected(failure(*code, reason, message), *retry_after, *body),
+            Action::Status { code, reason, message, retry_after, body } => {
+                injected(failure(*code, reason, message), *retry_after, *body)
+            }
             Action::Throttle { retry_after, .. } => {
                 let failure = ApiError::new(429, "TooManyRequests", "Too many requests, please try again later.");
                 injected(failure, Some(retry_after.unwrap_or(1)), AnswerBody::Text)
@@ -158,7 +160,8 @@ impl ApiServer {
             Action::Unauthorized { .. } => reply::refuse(ApiError::new(401, "Unauthorized", "Unauthorized")),
             Action::NotReady { .. } => reply::refuse(ApiError::storage_not_ready()),
             Action::DiscoveryFail { group, code } => {
-                let text = format!("the server is currently unable to handle the request (get {group} {})", parsed.text);
+                let text =
+                    format!("the server is currently unable to handle the request (get {group} {})", parsed.text);
                 reply::refuse(failure(*code, "", &text))
             }
             Action::WatchExpire { how: Expiry::Http } => reply::refuse(self.expired()),
@@ -180,7 +183,8 @@ impl ApiServer {
         let mut headers = http::HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/merge-patch+json"));
         headers.insert(header::USER_AGENT, HeaderValue::from_static(CONFLICT_USER_AGENT));
-        let write = ParsedRequest { method: Method::PATCH, path, headers, body: body.into(), ..ParsedRequest::default() };
+        let write =
+            ParsedRequest { method: Method::PATCH, path, headers, body: body.into(), ..ParsedRequest::default() };
         // If the object does not exist, the request reports it.
         drop(self.carry_out(User::administrator(), write, None).await);
     }
@@ -218,14 +222,25 @@ struct RequestAttributes {
 impl RequestAttributes {
     fn of(api: &Api, parsed: &ParsedRequest, user: Option<&User>) -> Self {
         let (verb, resource_path) = match &parsed.path {
-            Path::Objects(resource_path) => (verb(&parsed.method, resource_path, &parsed.query).to_owned(), resource_path.clone()),
-            Path::Group(group) | Path::Resources(group, _) => (parsed.method.as_str().to_lowercase(), group_path(group)),
+            Path::Objects(resource_path) => {
+                (verb(&parsed.method, resource_path, &parsed.query).to_owned(), resource_path.clone())
+            }
+            Path::Group(group) | Path::Resources(group, _) => {
+                (parsed.method.as_str().to_lowercase(), group_path(group))
+            }
             _ => (parsed.method.as_str().to_lowercase(), ResourcePath::default()),
         };
         let registry = api.registry();
-        let defined_at =
-            registry.find(&resource_path.group, &resource_path.version, &resource_path.plural).and_then(|served| served.defined_at);
-        Self { verb, resource_path, user: user.map(|user| user.name.clone()).unwrap_or_default(), defined_at, at: api.now() }
+        let defined_at = registry
+            .find(&resource_path.group, &resource_path.version, &resource_path.plural)
+            .and_then(|served| served.defined_at);
+        Self {
+            verb,
+            resource_path,
+            user: user.map(|user| user.name.clone()).unwrap_or_default(),
+            defined_at,
+            at: api.now(),
+        }
     }
 
     fn request<'a>(&'a self, parsed: &'a ParsedRequest) -> faults::Request<'a> {
@@ -302,15 +317,18 @@ fn failure(code: u16, reason: &str, message: &str) -> ApiError {
 }
 
 fn injected(failure: ApiError, retry_after: Option<u64>, body: AnswerBody) -> Response<Body> {
-    let failure = ApiError { details: crate::http::api_error::Details { retry_after, ..failure.details.clone() }, ..failure };
+    let failure =
+        ApiError { details: crate::http::api_error::Details { retry_after, ..failure.details.clone() }, ..failure };
     let mut response = reply::refuse(failure.clone());
     let text = |media: &'static str, text: String| (HeaderValue::from_static(media), Body::from(text));
     let (media, body) = match body {
         AnswerBody::Status => return response,
         AnswerBody::Text => text("text/plain; charset=utf-8", format!("{}\n", failure.message)),
         AnswerBody::Html => {
-            let page =
-                format!("<html>\n<head><title>{}</title></head>\n<body><h1>{}</h1></body>\n</html>\n", failure.code, failure.message);
+            let page = format!(
+                "<html>\n<head><title>{}</title></head>\n<body><h1>{}</h1></body>\n</html>\n",
+                failure.code, failure.message
+            );
             text("text/html", page)
         }
         AnswerBody::Empty => {

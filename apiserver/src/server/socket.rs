@@ -85,7 +85,8 @@ impl Listening {
     /// # Errors
     /// If the address or the certificates cannot be used.
     pub async fn open_as(address: SocketAddr, identity: &Identity) -> Result<Self, Error> {
-        let listener = Listener::bind(address, Some(identity.tls()?)).await.map_err(|error| Error::Listen(address, error))?;
+        let listener =
+            Listener::bind(address, Some(identity.tls()?)).await.map_err(|error| Error::Listen(address, error))?;
         Ok(Self { listener, authority: identity.authority().to_owned() })
     }
 
@@ -126,7 +127,8 @@ impl Listening {
 
 /// Answers a request. If the answer breaks, its connection is reset.
 async fn receive(server: &ApiServer, request: Request<Incoming>) -> Result<Response<Body>, Broken> {
-    let connection = request.extensions().get::<Connection>().expect("the listener tells the connection of every request").clone();
+    let connection =
+        request.extensions().get::<Connection>().expect("the listener tells the connection of every request").clone();
     let answer = answer(server, request).await.inspect_err(|_| connection.reset())?;
     Ok(answer.map(|body| {
         Body::new(body.map_err(move |error| {

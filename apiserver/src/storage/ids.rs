@@ -1,7 +1,7 @@
 //! Unique ids and random name suffixes, reproducible with a seed.
 //!
-//! With any seed, the id of an object depends only on its resource, its namespace, its name, and the number of earlier objects with this
-//! key: two runs with different other events have the same ids.
+//! With any seed, the id of an object depends only on its resource, its namespace, its name, and the number of earlier
+//! objects with this key: two runs with different other events have the same ids.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,8 @@ impl Ids {
         uid(&mut self.state)
     }
 
-    /// Assigns a unique id to a new object and, if requested, a generated name. A dry run creates nothing, so its id belongs to no object.
+    /// Assigns a unique id to a new object and, if requested, a generated name. A dry run creates nothing, so its id
+    /// belongs to no object.
     pub fn identify(&mut self, resource: &Resource, value: &mut Value, is_dry_run: bool) {
         let prefix = value["metadata"]["generateName"].as_str().map(str::to_owned);
         let is_nameless = value["metadata"]["name"].as_str().is_none_or(str::is_empty);
@@ -156,8 +157,15 @@ mod tests {
         assert_eq!(identified(&mut other, &a), first, "another object came before it");
         assert_eq!(identified(&mut other, &a), first, "a creation that has failed is none");
         assert_ne!(identified_as("others", &mut other, &a).1, first.1, "an object of another kind has the same name");
-        assert_ne!(identified(&mut other, &json!({"namespace": "m", "name": "a"})).1, first.1, "the same name in another namespace");
-        other.note_creation(&Resource { group: "ex.dev".into(), plural: "things".into() }, &("n".to_owned(), "a".to_owned()));
+        assert_ne!(
+            identified(&mut other, &json!({"namespace": "m", "name": "a"})).1,
+            first.1,
+            "the same name in another namespace"
+        );
+        other.note_creation(
+            &Resource { group: "ex.dev".into(), plural: "things".into() },
+            &("n".to_owned(), "a".to_owned()),
+        );
         assert_ne!(identified(&mut other, &a).1, first.1);
     }
 
@@ -167,7 +175,10 @@ mod tests {
         let of = |prefix: &str| json!({"namespace": "n", "generateName": prefix});
         let (first, second) = (identified(&mut one, &of("g-")), identified(&mut one, &of("g-")));
         identified(&mut other, &of("h-"));
-        assert_eq!((identified(&mut other, &of("g-")), identified(&mut other, &of("g-"))), (first.clone(), second.clone()));
+        assert_eq!(
+            (identified(&mut other, &of("g-")), identified(&mut other, &of("g-"))),
+            (first.clone(), second.clone())
+        );
         assert_ne!(first.0, second.0);
         assert_eq!((first.0.len(), &first.0[..2]), (7, "g-"));
     }

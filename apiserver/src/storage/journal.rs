@@ -1,6 +1,7 @@
 //! The journal: stores all writes in a file, so that no acknowledged write is lost.
 //!
-//! Writes that cannot be made durable are undone in the store, and their clients get an error; the next write tries again.
+//! Writes that cannot be made durable are undone in the store, and their clients get an error; the next write tries
+//! again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -57,8 +58,8 @@ impl Record {
 pub trait Writer: Send + Sync {
     /// Everything up to a revision is durable.
     fn committed(&self, revision: u64);
-    /// Undoes failed writes: `records` and the later records returned by `rest`, both in order. No other writes are allowed meanwhile.
-    /// Returns a revision that is later than the failed ones and belongs to no write.
+    /// Undoes failed writes: `records` and the later records returned by `rest`, both in order. No other writes are
+    /// allowed meanwhile. Returns a revision that is later than the failed ones and belongs to no write.
     fn failed(&self, records: Vec<Record>, rest: &mut dyn FnMut() -> Vec<Record>) -> u64;
 }
 
@@ -144,7 +145,14 @@ impl Journal {
         let (settle, settled) = watch::channel(revision);
         let (writer, progress) = (Arc::default(), Arc::default());
         let file = StoreFile { path, database: Some(database), repairs: BTreeMap::new() };
-        let thread = Thread { file, queue, writer: Arc::clone(&writer), progress: Arc::clone(&progress), settle, durable: revision };
+        let thread = Thread {
+            file,
+            queue,
+            writer: Arc::clone(&writer),
+            progress: Arc::clone(&progress),
+            settle,
+            durable: revision,
+        };
         thread::Builder::new().name("journal".to_owned()).spawn(move || thread.run()).map_err(Error::Thread)?;
         Ok((Self { records, writer, progress, settled }, objects, revision))
     }
@@ -177,7 +185,10 @@ impl Journal {
 impl Progress {
     fn failure_of(&self, revision: u64) -> Option<WriteError> {
         let failures = self.0.lock();
-        failures.iter().find(|(after, until, _)| *after < revision && revision <= *until).map(|(.., error)| error.clone())
+        failures
+            .iter()
+            .find(|(after, until, _)| *after < revision && revision <= *until)
+            .map(|(.., error)| error.clone())
     }
 
     fn fail(&self, after: u64, until: u64, error: WriteError) {
@@ -263,8 +274,13 @@ impl Thread {
         let queue = &self.queue;
         let last = records.last().map_or(self.durable, |record| record.revision);
         let after = records.first().map_or(self.durable, |record| record.revision - 1);
-        let settled = self.writer.get().map_or(last, |writer| writer.failed(records, &mut || queue.try_iter().collect()));
-        let error = if is_full(failure) { WriteError::Full(failure.to_string()) } else { WriteError::Other(failure.to_string()) };
+        let settled =
+            self.writer.get().map_or(last, |writer| writer.failed(records, &mut || queue.try_iter().collect()));
+        let error = if is_full(failure) {
+            WriteError::Full(failure.to_string())
+        } else {
+            WriteError::Other(failure.to_string())
+        };
         self.progress.fail(after, settled - 1, error);
         self.settle.send_replace(settled);
     }

@@ -55,7 +55,8 @@ pub struct Store {
     revision: u64,
     /// The revision at which the history of all resources begins.
     base: u64,
-    /// The last revision visible to readers; later writes are not durable yet. `None` if all writes are visible at once.
+    /// The last revision visible to readers; later writes are not durable yet. `None` if all writes are visible at
+    /// once.
     durable: Option<u64>,
     tables: BTreeMap<Resource, Table>,
     limits: Limits,
@@ -105,7 +106,9 @@ impl Table {
         self.history.push_back(Arc::new(change));
         let is_too_much = |history: &VecDeque<Arc<Change>>| {
             let is_old = |oldest: &Arc<Change>| now.duration_since(oldest.at) > limits.age;
-            history.front().is_some_and(|oldest| oldest.revision <= visible && (history.len() > limits.changes || is_old(oldest)))
+            history
+                .front()
+                .is_some_and(|oldest| oldest.revision <= visible && (history.len() > limits.changes || is_old(oldest)))
         };
         while is_too_much(&self.history) {
             self.drop_oldest();
@@ -222,7 +225,10 @@ impl Store {
     /// Returns the visible objects of a namespace, or of all, in order, with the revision of this state.
     pub fn visible_list(&self, resource: &Resource, namespace: Option<&str>) -> (u64, Vec<(Key, Arc<Stored>)>) {
         let visible = self.visible_revision();
-        let is_all_visible = self.tables.get(resource).is_none_or(|table| table.history.back().is_none_or(|last| last.revision <= visible));
+        let is_all_visible = self
+            .tables
+            .get(resource)
+            .is_none_or(|table| table.history.back().is_none_or(|last| last.revision <= visible));
         if is_all_visible {
             return (visible, self.list(resource, namespace));
         }
@@ -271,7 +277,12 @@ impl Store {
     ///
     /// # Errors
     /// If the history does not reach back that far.
-    pub fn list_at(&self, resource: &Resource, namespace: Option<&str>, revision: u64) -> Result<Vec<(Key, Arc<Stored>)>, Compacted> {
+    pub fn list_at(
+        &self,
+        resource: &Resource,
+        namespace: Option<&str>,
+        revision: u64,
+    ) -> Result<Vec<(Key, Arc<Stored>)>, Compacted> {
         let Some(table) = self.tables.get(resource) else {
             return if revision < self.base { Err(Compacted) } else { Ok(Vec::new()) };
         };
@@ -295,7 +306,12 @@ impl Store {
     ///
     /// # Errors
     /// If some of them were dropped.
-    pub fn changes_after(&self, resource: &Resource, revision: u64, limit: usize) -> Result<Vec<Arc<Change>>, Compacted> {
+    pub fn changes_after(
+        &self,
+        resource: &Resource,
+        revision: u64,
+        limit: usize,
+    ) -> Result<Vec<Arc<Change>>, Compacted> {
         let Some(table) = self.tables.get(resource) else {
             return if revision < self.base { Err(Compacted) } else { Ok(Vec::new()) };
         };
@@ -341,8 +357,11 @@ impl Store {
 
     /// Returns all objects, in the order of their revisions.
     pub fn all(&self) -> Vec<Arc<Stored>> {
-        let mut all: Vec<Arc<Stored>> =
-            self.tables.values().flat_map(|table| table.objects.values().map(|serialized| serialized.parsed())).collect();
+        let mut all: Vec<Arc<Stored>> = self
+            .tables
+            .values()
+            .flat_map(|table| table.objects.values().map(|serialized| serialized.parsed()))
+            .collect();
         all.sort_by_key(|stored| stored.revision);
         all
     }
@@ -361,7 +380,13 @@ impl Store {
     ///
     /// # Errors
     /// If the expected state does not match.
-    pub fn put(&mut self, resource: &Resource, mut value: Value, expected: Expected, now: Timestamp) -> Result<Arc<Stored>, Conflict> {
+    pub fn put(
+        &mut self,
+        resource: &Resource,
+        mut value: Value,
+        expected: Expected,
+        now: Timestamp,
+    ) -> Result<Arc<Stored>, Conflict> {
         let key = key_of(&value);
         let old = self.check(resource, &key, expected)?;
         self.revision += 1;
@@ -378,7 +403,13 @@ impl Store {
     ///
     /// # Errors
     /// If the expected state does not match.
-    pub fn remove(&mut self, resource: &Resource, key: &Key, expected: Expected, now: Timestamp) -> Result<u64, Conflict> {
+    pub fn remove(
+        &mut self,
+        resource: &Resource,
+        key: &Key,
+        expected: Expected,
+        now: Timestamp,
+    ) -> Result<u64, Conflict> {
         let old = self.check(resource, key, expected)?;
         self.revision += 1;
         self.table(resource).objects.remove(key);
@@ -420,7 +451,12 @@ impl Store {
         self.tables.get(resource)?.objects.get(key)
     }
 
-    fn check(&self, resource: &Resource, key: &Key, expected: Expected) -> Result<Option<Arc<SerializedObject>>, Conflict> {
+    fn check(
+        &self,
+        resource: &Resource,
+        key: &Key,
+        expected: Expected,
+    ) -> Result<Option<Arc<SerializedObject>>, Conflict> {
         let old = self.serialized(resource, key).cloned();
         let found = old.as_ref().map_or(Expected::Nothing, |old| Expected::Revision(old.revision));
         if found == expected { Ok(old) } else { Err(Conflict) }
@@ -434,7 +470,8 @@ impl Store {
         new: Option<Arc<SerializedObject>>,
         now: Timestamp,
     ) {
-        let parsed_form = |serialized: &Option<Arc<SerializedObject>>| serialized.as_ref().map(|serialized| serialized.parsed());
+        let parsed_form =
+            |serialized: &Option<Arc<SerializedObject>>| serialized.as_ref().map(|serialized| serialized.parsed());
         self.index(resource, &key, parsed_form(&old).as_deref(), parsed_form(&new).as_ref());
         let revision = self.revision;
         let change = Change { revision, key, old, new, at: now };
@@ -448,13 +485,16 @@ impl Store {
         self.bound_bytes();
     }
 
-    /// Drops the oldest changes of the resource with the largest history, but never its last one, until all histories are small enough.
+    /// Drops the oldest changes of the resource with the largest history, but never its last one, until all histories
+    /// are small enough.
     fn bound_bytes(&mut self) {
         let visible = self.visible_revision();
         let mut bytes: usize = self.tables.values().map(|table| table.bytes).sum();
         while bytes > self.limits.bytes {
             let is_forgettable = |table: &&mut Table| table.history.len() > 1 && table.history[0].revision <= visible;
-            let Some(largest) = self.tables.values_mut().filter(is_forgettable).max_by_key(|table| table.bytes) else { return };
+            let Some(largest) = self.tables.values_mut().filter(is_forgettable).max_by_key(|table| table.bytes) else {
+                return;
+            };
             let before = largest.bytes;
             largest.drop_oldest();
             bytes -= before - largest.bytes;
@@ -487,7 +527,9 @@ impl Store {
             }
             self.locations.insert(uid_of(&new.value).to_owned(), location);
         }
-        for owner in old.into_iter().flat_map(|old| owners(&old.value)).filter(|owner| !self.dependents.contains_key(*owner)) {
+        for owner in
+            old.into_iter().flat_map(|old| owners(&old.value)).filter(|owner| !self.dependents.contains_key(*owner))
+        {
             self.removed_owners.remove(owner);
         }
         for item in WorkItem::from_write(resource, key, old.map(|old| &*old.value), new.map(|new| &*new.value)) {

@@ -51,7 +51,8 @@ impl WorkItem {
                 }
             }
             (old, Some(new)) => {
-                let has_new_owners = old.is_none_or(|old| old["metadata"]["ownerReferences"] != new["metadata"]["ownerReferences"]);
+                let has_new_owners =
+                    old.is_none_or(|old| old["metadata"]["ownerReferences"] != new["metadata"]["ownerReferences"]);
                 if has_new_owners {
                     if owners(new).next().is_some() {
                         queue.push(Self::Owned(resource.clone(), key.clone()));
@@ -67,7 +68,9 @@ impl WorkItem {
                 }
                 match (resource.group.as_str(), resource.plural.as_str()) {
                     ("", "events") => queue.push(Self::Event(key.clone())),
-                    ("", "namespaces") if terminating(new) || old.is_none() => queue.push(Self::Namespace(key.1.clone())),
+                    ("", "namespaces") if terminating(new) || old.is_none() => {
+                        queue.push(Self::Namespace(key.1.clone()));
+                    }
                     ("apiextensions.k8s.io", "customresourcedefinitions") if terminating(new) => {
                         queue.push(Self::Definition(key.1.clone()));
                     }

@@ -17,7 +17,8 @@ use kopfd_base::kit::Stop;
 
 /// A `tower` service that answers as the server on a socket does. Cheap to clone.
 ///
-/// Requests without an `Authorization` header are those of the administrator. When the server has stopped, requests fail.
+/// Requests without an `Authorization` header are those of the administrator. When the server has stopped, requests
+/// fail.
 #[derive(Clone)]
 pub struct ClientService {
     api: ApiServer,
@@ -27,7 +28,8 @@ pub struct ClientService {
 
 impl ClientService {
     pub(super) fn new(api: ApiServer, token: &str, stop: Stop) -> Self {
-        let authorization = HeaderValue::try_from(format!("Bearer {token}")).expect("tokens of the server are plain text");
+        let authorization =
+            HeaderValue::try_from(format!("Bearer {token}")).expect("tokens of the server are plain text");
         Self { api, authorization, stop }
     }
 
@@ -75,6 +77,7 @@ where
 /// Returns a body that ends at the stop, as open watches must.
 fn until(stop: Stop, body: Body) -> Body {
     let stopped = async move { stop.requested().await };
-    let pieces: futures::stream::BoxStream<'static, Result<Bytes, axum::Error>> = body.into_data_stream().take_until(stopped).boxed();
+    let pieces: futures::stream::BoxStream<'static, Result<Bytes, axum::Error>> =
+        body.into_data_stream().take_until(stopped).boxed();
     Body::from_stream(pieces)
 }

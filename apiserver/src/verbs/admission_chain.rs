@@ -71,7 +71,8 @@ impl<'a> AdmissionChain<'a> {
     /// Returns the admission chain for the writes of a request.
     pub(crate) fn new(api: &'a Api, served: &'a ServedKind, subresource: &'a str, requester: Requester<'a>) -> Self {
         let (mutating, validating) = api.with(|state| {
-            let all = |resource: &Resource| state.store.list(resource, None).into_iter().map(|(_, stored)| stored).collect();
+            let all =
+                |resource: &Resource| state.store.list(resource, None).into_iter().map(|(_, stored)| stored).collect();
             (all(&MUTATING), all(&VALIDATING))
         });
         let mut chain = Self {
@@ -86,8 +87,13 @@ impl<'a> AdmissionChain<'a> {
         };
         if !chain.mutating.is_empty() || !chain.validating.is_empty() {
             let registry = api.registry();
-            let others = registry.all().filter(|other| other.kind.group == served.kind.group && other.kind.plural == served.kind.plural);
-            chain.versions = others.map(|other| other.kind.version.clone()).filter(|version| *version != served.kind.version).collect();
+            let others = registry
+                .all()
+                .filter(|other| other.kind.group == served.kind.group && other.kind.plural == served.kind.plural);
+            chain.versions = others
+                .map(|other| other.kind.version.clone())
+                .filter(|version| *version != served.kind.version)
+                .collect();
         }
         chain
     }
@@ -134,7 +140,10 @@ impl<'a> AdmissionChain<'a> {
         let configurations: Vec<&Value> = self.mutating.iter().map(|stored| &*stored.value).collect();
         let attributes = context.attributes(self, &request);
         let Admitted { object, warnings } =
-            admission::mutate(&self.webhook_client(), &configurations, &attributes, || self.api.with(|state| state.ids.uid())).await?;
+            admission::mutate(&self.webhook_client(), &configurations, &attributes, || {
+                self.api.with(|state| state.ids.uid())
+            })
+            .await?;
         Ok((object.filter(|object| Some(object) != request.object), warnings))
     }
 
@@ -149,7 +158,10 @@ impl<'a> AdmissionChain<'a> {
         let context = Context::of(self, &request);
         let configurations: Vec<&Value> = self.validating.iter().map(|stored| &*stored.value).collect();
         let attributes = context.attributes(self, &request);
-        admission::validate(&self.webhook_client(), &configurations, &attributes, || self.api.with(|state| state.ids.uid())).await
+        admission::validate(&self.webhook_client(), &configurations, &attributes, || {
+            self.api.with(|state| state.ids.uid())
+        })
+        .await
     }
 
     fn webhook_client(&self) -> FaultyCaller<'_> {
@@ -200,7 +212,8 @@ impl Context {
             }
         }
         let api = chain.api.clone();
-        let authorizer = Authorizer(Arc::new(move |user, wanted| api.with(|state| access::is_allowed(&state.store, user, wanted))));
+        let authorizer =
+            Authorizer(Arc::new(move |user, wanted| api.with(|state| access::is_allowed(&state.store, user, wanted))));
         Self { namespace, user: chain.requester.user.to_json(), options, authorizer }
     }
 

@@ -10,8 +10,8 @@ use crate::kinds::registry::ServedKind;
 use crate::verbs::request_context::RequestContext;
 use kopfd_base::yaml;
 
-/// Tells whether objects of a kind are decoded into Go types, which accept integers only in integer form. Custom objects, and the schemas
-/// of definitions, have no such types.
+/// Tells whether objects of a kind are decoded into Go types, which accept integers only in integer form. Custom
+/// objects, and the schemas of definitions, have no such types.
 pub(crate) fn has_go_types(served: &ServedKind) -> bool {
     !served.kind.is_custom() && served.kind.group != definition::GROUP
 }
@@ -44,7 +44,8 @@ pub(crate) fn read_body(served: &ServedKind, context: &RequestContext) -> Result
 pub(crate) fn read_yaml(text: &str) -> Result<Body, yaml::Error> {
     let Some(mut read) = yaml::parse_leniently(text)? else { return Ok(Body::from(Value::Null)) };
     read.repeated.sort();
-    let remarks = read.repeated.iter().map(|(line, key)| format!("line {line}: key {key:?} already set in map")).collect();
+    let remarks =
+        read.repeated.iter().map(|(line, key)| format!("line {line}: key {key:?} already set in map")).collect();
     Ok(Body { value: json::with_whole_numbers(read.value), remarks })
 }
 

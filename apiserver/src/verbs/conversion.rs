@@ -25,7 +25,11 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// If a webhook cannot be called, or does not convert.
-pub(crate) async fn to_requested_version(api: &Api, served: &ServedKind, stored: &Arc<Stored>) -> Result<Arc<Value>, ApiError> {
+pub(crate) async fn to_requested_version(
+    api: &Api,
+    served: &ServedKind,
+    stored: &Arc<Stored>,
+) -> Result<Arc<Value>, ApiError> {
     if !needs_webhook(served, &stored.value) {
         return Ok(versioning::to_requested_version(served, stored));
     }
@@ -51,11 +55,16 @@ pub(crate) fn with_current_metadata(served: &ServedKind, stored: &Arc<Stored>, s
     Arc::new(value)
 }
 
-/// Returns stored objects in the version of a kind, in their order. Objects of the same stored version are converted by one call.
+/// Returns stored objects in the version of a kind, in their order. Objects of the same stored version are converted by
+/// one call.
 ///
 /// # Errors
 /// If a webhook cannot be called, or does not convert one of them.
-pub(crate) async fn all_to_requested_version(api: &Api, served: &ServedKind, objects: &[Arc<Stored>]) -> Result<Vec<Arc<Value>>, ApiError> {
+pub(crate) async fn all_to_requested_version(
+    api: &Api,
+    served: &ServedKind,
+    objects: &[Arc<Stored>],
+) -> Result<Vec<Arc<Value>>, ApiError> {
     let mut seen: Vec<Arc<Value>> = objects.iter().map(|stored| Arc::clone(&stored.value)).collect();
     let mut remaining: Vec<usize> = Vec::new();
     for (index, stored) in objects.iter().enumerate() {
@@ -67,8 +76,10 @@ pub(crate) async fn all_to_requested_version(api: &Api, served: &ServedKind, obj
     }
     while let Some(first) = remaining.first() {
         let version = objects[*first].value["apiVersion"].clone();
-        let (batch, others): (Vec<usize>, Vec<usize>) = remaining.iter().partition(|index| objects[**index].value["apiVersion"] == version);
-        let values: Vec<Cow<'_, Value>> = batch.iter().map(|index| with_defaults(served, &objects[*index].value)).collect();
+        let (batch, others): (Vec<usize>, Vec<usize>) =
+            remaining.iter().partition(|index| objects[**index].value["apiVersion"] == version);
+        let values: Vec<Cow<'_, Value>> =
+            batch.iter().map(|index| with_defaults(served, &objects[*index].value)).collect();
         let values = values.iter().map(|value| &**value).collect();
         let converted = convert(api, served, values, &served.kind.api_version()).await?;
         for (index, value) in batch.into_iter().zip(converted) {
@@ -98,7 +109,12 @@ pub(crate) async fn to_storage_version(api: &Api, served: &ServedKind, mut value
 ///
 /// # Errors
 /// If a webhook cannot be called, or does not convert.
-pub(crate) async fn between_versions(api: &Api, from: &ServedKind, to: &ServedKind, mut object: Value) -> Result<Value, ApiError> {
+pub(crate) async fn between_versions(
+    api: &Api,
+    from: &ServedKind,
+    to: &ServedKind,
+    mut object: Value,
+) -> Result<Value, ApiError> {
     let conform = |served: &ServedKind, value: &mut Value| {
         if let Some(schema) = &served.schema {
             schema.conform(value);
@@ -145,11 +161,17 @@ fn pruned(served: &ServedKind, mut value: Value) -> Value {
 
 /// Converts objects of one version.
 async fn convert(api: &Api, served: &ServedKind, objects: Vec<&Value>, wanted: &str) -> Result<Vec<Value>, ApiError> {
-    let from = objects.first().map(|first| first["apiVersion"].as_str().unwrap_or_default().to_owned()).unwrap_or_default();
-    let fail = |text: String| ApiError::new(500, "", format!("conversion webhook for {from}, Kind={} failed: {text}", served.kind.kind));
+    let from =
+        objects.first().map(|first| first["apiVersion"].as_str().unwrap_or_default().to_owned()).unwrap_or_default();
+    let fail = |text: String| {
+        ApiError::new(500, "", format!("conversion webhook for {from}, Kind={} failed: {text}", served.kind.kind))
+    };
     let Some(webhook) = webhook(served) else { return Ok(objects.into_iter().cloned().collect()) };
     let client = Client::read(&webhook["clientConfig"]);
-    let authorities = webhook["clientConfig"]["caBundle"].as_str().and_then(|bundle| STANDARD.decode(bundle).ok()).unwrap_or_default();
+    let authorities = webhook["clientConfig"]["caBundle"]
+        .as_str()
+        .and_then(|bundle| STANDARD.decode(bundle).ok())
+        .unwrap_or_default();
     let target = Target { client: &client, authorities: &authorities, agent: AGENT, timeout: TIMEOUT };
     let uid = api.with(|state| state.ids.uid());
     let review = json!({
@@ -203,18 +225,27 @@ fn read(answer: &Value, uid: &str, objects: &[&Value], wanted: &str) -> Result<V
     if converted.len() != objects.len() {
         return Err(format!("webhook returned {} objects, expected {}", converted.len(), objects.len()));
     }
-    objects.iter().zip(converted).enumerate().map(|(index, (old, new))| accept_converted(index, old, new, wanted)).collect()
+    objects
+        .iter()
+        .zip(converted)
+        .enumerate()
+        .map(|(index, (old, new))| accept_converted(index, old, new, wanted))
+        .collect()
 }
 
 fn accept_converted(index: usize, old: &Value, new: &Value, wanted: &str) -> Result<Value, String> {
     if new["apiVersion"] != wanted {
         let found = new["apiVersion"].as_str().unwrap_or_default();
-        return Err(format!("webhook returned an object at index {index} with an invalid apiVersion {found}, expected {wanted}"));
+        return Err(format!(
+            "webhook returned an object at index {index} with an invalid apiVersion {found}, expected {wanted}"
+        ));
     }
     if new["kind"] != old["kind"] {
         return Err(format!("webhook returned an object at index {index} with an invalid kind {}", new["kind"]));
     }
-    if let Some(field) = ["name", "namespace", "uid"].into_iter().find(|field| new["metadata"][*field] != old["metadata"][*field]) {
+    if let Some(field) =
+        ["name", "namespace", "uid"].into_iter().find(|field| new["metadata"][*field] != old["metadata"][*field])
+    {
         return Err(format!("webhook returned an object at index {index} with another metadata.{field}"));
     }
     let mut value = new.clone();

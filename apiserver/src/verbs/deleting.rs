@@ -34,7 +34,8 @@ pub(crate) async fn delete(api: &Api, served: &Arc<ServedKind>, context: &Reques
     warnings.extend(more);
     let answer = match deleted {
         Deleted::Removed(seen) if !answers_with_the_object(served) => {
-            let (name, uid) = (seen["metadata"]["name"].as_str().unwrap_or_default(), crate::storage::resource::uid_of(&seen));
+            let (name, uid) =
+                (seen["metadata"]["name"].as_str().unwrap_or_default(), crate::storage::resource::uid_of(&seen));
             Reply::success(&served.kind.group, &served.kind.plural, name, uid)
         }
         Deleted::Removed(seen) => reading::shape(served, context, last_state(api, served, &seen))?,
@@ -56,7 +57,13 @@ pub(crate) async fn evict(api: &Api, served: &Arc<ServedKind>, context: &Request
     let old = existing(api, served, context)?;
     let chain = AdmissionChain::new(api, served, "eviction", requester);
     let (namespace, name) = crate::storage::resource::key_of(&old.value);
-    let request = AdmissionRequest { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&eviction), old: None };
+    let request = AdmissionRequest {
+        operation: Operation::Create,
+        name: &name,
+        namespace: &namespace,
+        object: Some(&eviction),
+        old: None,
+    };
     chain.mutate(request).await?;
     chain.validate(request).await?;
     delete_one(api, served, old, &deletion, requester).await.map(|_| ())
@@ -82,7 +89,8 @@ pub(crate) async fn delete_one(
     requester: Requester<'_>,
 ) -> Result<(Deleted, Vec<String>), ApiError> {
     let chain = AdmissionChain::new(api, served, "", requester);
-    let writer = Writer { served, subresource: "", options: requester.options, manager: "", now: api.now(), is_patch: false };
+    let writer =
+        Writer { served, subresource: "", options: requester.options, manager: "", now: api.now(), is_patch: false };
     let (namespace, name) = crate::storage::resource::key_of(&old.value);
     // For collections of custom objects, webhooks do not get the names.
     let shown_name = if deletion.is_of_collection && served.kind.is_custom() { "" } else { &name };
@@ -91,8 +99,13 @@ pub(crate) async fn delete_one(
         // An object that cannot be converted is not deleted.
         let seen = conversion::to_requested_version(api, served, &old).await?;
         if chain.has_webhooks() && !deletion.is_admitted {
-            let request =
-                AdmissionRequest { operation: Operation::Delete, name: shown_name, namespace: &namespace, object: None, old: Some(&seen) };
+            let request = AdmissionRequest {
+                operation: Operation::Delete,
+                name: shown_name,
+                namespace: &namespace,
+                object: None,
+                old: Some(&seen),
+            };
             let (_, more) = chain.mutate(request).await?;
             // A forbidden deletion is not sent to validating webhooks.
             writer.delete(&old.value, deletion)?;
@@ -114,12 +127,18 @@ pub(crate) async fn delete_one(
             _ => api.commit(served, Some(&old), decision),
         };
         match outcome {
-            Ok(Some(stored)) => return Ok((Deleted::Terminating(conversion::with_current_metadata(served, &stored, &seen)), warnings)),
-            Ok(None) => return Ok((Deleted::Removed(conversion::with_current_metadata(served, &old, &seen)), warnings)),
+            Ok(Some(stored)) => {
+                return Ok((Deleted::Terminating(conversion::with_current_metadata(served, &stored, &seen)), warnings));
+            }
+            Ok(None) => {
+                return Ok((Deleted::Removed(conversion::with_current_metadata(served, &old, &seen)), warnings));
+            }
             Err(_) => {}
         }
         let key = (namespace.clone(), name.clone());
-        old = api.read(&served.resource, &key).ok_or_else(|| ApiError::not_found(&served.kind.group, &served.kind.plural, &key.1))?;
+        old = api
+            .read(&served.resource, &key)
+            .ok_or_else(|| ApiError::not_found(&served.kind.group, &served.kind.plural, &key.1))?;
     }
     Err(ApiError::conflict(&served.kind.group, &served.kind.plural, &name, "the object has been modified"))
 }
@@ -147,14 +166,26 @@ fn last_state(api: &Api, served: &ServedKind, value: &Value) -> Value {
 }
 
 fn answers_with_the_object(served: &ServedKind) -> bool {
-    const KINDS: &[&str] =
-        &["Pod", "Service", "ServiceAccount", "PersistentVolume", "PersistentVolumeClaim", "Namespace", "ResourceQuota", "PodTemplate"];
+    const KINDS: &[&str] = &[
+        "Pod",
+        "Service",
+        "ServiceAccount",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "Namespace",
+        "ResourceQuota",
+        "PodTemplate",
+    ];
     let group = served.kind.group.as_str();
     group == "storage.k8s.io" || (group.is_empty() && KINDS.contains(&served.kind.kind.as_str()))
 }
 
 /// Answers a request to delete all selected objects, page by page if it has a limit.
-pub(crate) async fn delete_all(api: &Api, served: &Arc<ServedKind>, context: &RequestContext) -> Result<Reply, ApiError> {
+pub(crate) async fn delete_all(
+    api: &Api,
+    served: &Arc<ServedKind>,
+    context: &RequestContext,
+) -> Result<Reply, ApiError> {
     let (deletion, options) = deletion_options::read(served, context)?;
     let deletion = Deletion { is_of_collection: true, ..deletion };
     let requester = Requester { user: &context.user, options: &options, fault: context.fault.as_ref() };

@@ -108,7 +108,9 @@ impl DeleteOptions {
         let policy = self.propagation_policy.as_deref().and_then(|word| {
             let known = Propagation::of_name(word);
             if known.is_none() {
-                let text = format!("Unsupported value: {word:?}: supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"");
+                let text = format!(
+                    "Unsupported value: {word:?}: supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""
+                );
                 causes.push(FieldError::new("FieldValueNotSupported", "propagationPolicy", text));
             }
             known

@@ -20,7 +20,8 @@ use crate::verbs::{conversion, deleting, patching, reading, reviews, watch, writ
 pub(crate) async fn answer(api: &Api, context: RequestContext) -> Result<Reply, ApiError> {
     let resource_path = &context.resource_path;
     let registry = api.registry();
-    let Some(served) = registry.find(&resource_path.group, &resource_path.version, &resource_path.plural).cloned() else {
+    let Some(served) = registry.find(&resource_path.group, &resource_path.version, &resource_path.plural).cloned()
+    else {
         return not_served(&registry, &context);
     };
     match api.latency().progress(served.created_at, context.now) {
@@ -51,11 +52,16 @@ fn not_served(registry: &Registry, context: &RequestContext) -> Result<Reply, Ap
 async fn dispatch(api: &Api, served: &Arc<ServedKind>, context: &RequestContext) -> Result<Reply, ApiError> {
     let resource_path = &context.resource_path;
     let is_custom = served.kind.is_custom();
-    if served.kind.namespaced != resource_path.namespace.is_some() && (resource_path.name.is_some() || !served.kind.namespaced) {
+    if served.kind.namespaced != resource_path.namespace.is_some()
+        && (resource_path.name.is_some() || !served.kind.namespaced)
+    {
         return if is_custom { Ok(Reply::no_page()) } else { not_served_here() };
     }
     if resource_path.name.as_deref().is_some_and(|name| matches!(name, "." | "..") || name.contains(['/', '%'])) {
-        return Err(ApiError::bad_request(format!("invalid resource name {:?}", resource_path.name.as_deref().unwrap_or_default())));
+        return Err(ApiError::bad_request(format!(
+            "invalid resource name {:?}",
+            resource_path.name.as_deref().unwrap_or_default()
+        )));
     }
     if let Some(review) = reviews::answer(api, served, context)? {
         return Ok(review);
@@ -95,8 +101,11 @@ async fn dispatch(api: &Api, served: &Arc<ServedKind>, context: &RequestContext)
 /// Returns the failure of a verb that custom objects do not support.
 fn not_supported(served: &ServedKind, context: &RequestContext) -> ApiError {
     let verb = request::verb(&context.method, &context.resource_path, &context.query);
-    let mut failure =
-        ApiError::new(405, "MethodNotAllowed", format!("{verb} is not supported on resources of kind {:?}", served.full_name()));
+    let mut failure = ApiError::new(
+        405,
+        "MethodNotAllowed",
+        format!("{verb} is not supported on resources of kind {:?}", served.full_name()),
+    );
     failure.details.group.clone_from(&served.kind.group);
     failure.details.kind.clone_from(&served.kind.plural);
     failure
@@ -107,7 +116,12 @@ fn is_watch(context: &RequestContext) -> bool {
     context.resource_path.is_watch || (context.resource_path.name.is_none() && context.query.is_on("watch"))
 }
 
-async fn below(api: &Api, served: &Arc<ServedKind>, context: &RequestContext, subresource: &str) -> Result<Reply, ApiError> {
+async fn below(
+    api: &Api,
+    served: &Arc<ServedKind>,
+    context: &RequestContext,
+    subresource: &str,
+) -> Result<Reply, ApiError> {
     let kind = &served.kind;
     let is_core = |plural: &str| kind.group.is_empty() && kind.plural == plural;
     let is_pods = is_core("pods");
@@ -117,12 +131,24 @@ async fn below(api: &Api, served: &Arc<ServedKind>, context: &RequestContext, su
         "status" => kind.has_status,
         "scale" => kind.scale.is_some(),
         "finalize" => is_core("namespaces"),
-        "log" | "eviction" | "binding" | "ephemeralcontainers" | "resize" | "exec" | "attach" | "portforward" | "proxy" => is_pods,
+        "log"
+        | "eviction"
+        | "binding"
+        | "ephemeralcontainers"
+        | "resize"
+        | "exec"
+        | "attach"
+        | "portforward"
+        | "proxy" => is_pods,
         _ => false,
     };
     if !is_there {
         let name = context.resource_path.name.as_deref().unwrap_or_default();
-        return if kind.is_custom() { Err(ApiError::not_found(&kind.group, &kind.plural, name)) } else { not_served_here() };
+        return if kind.is_custom() {
+            Err(ApiError::not_found(&kind.group, &kind.plural, name))
+        } else {
+            not_served_here()
+        };
     }
     match (subresource, context.method.as_str()) {
         ("log", "GET") => {
@@ -142,7 +168,10 @@ async fn below(api: &Api, served: &Arc<ServedKind>, context: &RequestContext, su
         ("finalize", method) if method != "PUT" => Err(ApiError::no_method()),
         ("scale", "GET") => {
             let stored = existing(api, served, context)?;
-            reading::shape_scale(context, scale_of(served, &*conversion::to_requested_version(api, served, &stored).await?)?)
+            reading::shape_scale(
+                context,
+                scale_of(served, &*conversion::to_requested_version(api, served, &stored).await?)?,
+            )
         }
         (_, "GET") => reading::get(api, served, context).await,
         (_, "PUT") => writing::update(api, served, context, subresource).await,

@@ -42,14 +42,23 @@ enum Form {
 }
 
 /// Answers a request to patch an object.
-pub(crate) async fn patch(api: &Api, served: &Arc<ServedKind>, context: &RequestContext, subresource: &str) -> Result<Reply, ApiError> {
+pub(crate) async fn patch(
+    api: &Api,
+    served: &Arc<ServedKind>,
+    context: &RequestContext,
+    subresource: &str,
+) -> Result<Reply, ApiError> {
     let options = Options::read(&context.query, "PatchOptions")?;
     let patch = read(served, context)?;
     if let Form::Apply = patch.form {
         return apply(api, served, context, subresource, &options, patch).await;
     }
     if options.is_forced {
-        return Err(options_mistake("FieldValueForbidden", "force", "Forbidden: may not be specified for non-apply patch"));
+        return Err(options_mistake(
+            "FieldValueForbidden",
+            "force",
+            "Forbidden: may not be specified for non-apply patch",
+        ));
     }
     let manager = context.manager(options.field_manager.as_deref());
     let writer = Writer { served, subresource, options: &options, manager: &manager, now: api.now(), is_patch: true };
@@ -88,14 +97,17 @@ fn read(served: &ServedKind, context: &RequestContext) -> Result<Patch, ApiError
             return Ok(value);
         }
         let name = json::type_name(&value);
-        let text = format!("error decoding patch: json: cannot unmarshal {name} into Go value of type map[string]interface {{}}");
+        let text = format!(
+            "error decoding patch: json: cannot unmarshal {name} into Go value of type map[string]interface {{}}"
+        );
         Err(ApiError::bad_request(text))
     };
     // A merge patch keeps the form of numbers, a strategic one does not.
     let is_as_written = has_go_types(served) || context.resource_path.subresource.as_deref() == Some("scale");
     let parse = |form: Form| {
         let is_as_written = is_as_written && matches!(form, Form::Merge);
-        let body = if is_as_written { json::parse_strictly(&context.body) } else { json::parse(&context.body) }.map_err(undecodable)?;
+        let body = if is_as_written { json::parse_strictly(&context.body) } else { json::parse(&context.body) }
+            .map_err(undecodable)?;
         Ok(Patch { form, value: object(body.value)?, remarks: body.remarks })
     };
     match request::media_type(&context.headers).unwrap_or_default().as_str() {
@@ -150,7 +162,11 @@ async fn apply(
 ) -> Result<Reply, ApiError> {
     let Patch { value: applied, remarks, .. } = patch;
     let Some(manager) = options.field_manager.as_deref() else {
-        return Err(options_mistake("FieldValueRequired", "fieldManager", "Required value: is required for apply patch"));
+        return Err(options_mistake(
+            "FieldValueRequired",
+            "fieldManager",
+            "Required value: is required for apply patch",
+        ));
     };
     if applied["kind"].as_str().is_none_or(str::is_empty) || applied["apiVersion"].as_str().is_none_or(str::is_empty) {
         return Err(ApiError::bad_request("invalid object type: /, Kind="));
@@ -162,7 +178,11 @@ async fn apply(
     }
     if is_scale && served.kind.is_custom() {
         // The real server has no type for scales in the types of a definition.
-        return Err(ApiError::new(500, "", "failed to create typed patch object: no corresponding type for autoscaling/v1, Kind=Scale"));
+        return Err(ApiError::new(
+            500,
+            "",
+            "failed to create typed patch object: no corresponding type for autoscaling/v1, Kind=Scale",
+        ));
     }
     let writer = Writer { served, subresource, options, manager, now: api.now(), is_patch: true };
     let namespace = context.resource_path.namespace.as_deref().unwrap_or_default();
@@ -173,7 +193,8 @@ async fn apply(
     check_typed(served, &applied, namespace)?;
     let is_there = api.read(&served.resource, &target::key(context)).is_some();
     // The name may be omitted for an existing object.
-    let is_nameless = applied["metadata"]["name"].is_null() && matches!(applied["metadata"], Value::Null | Value::Object(_));
+    let is_nameless =
+        applied["metadata"]["name"].is_null() && matches!(applied["metadata"], Value::Null | Value::Object(_));
     if is_there && is_nameless {
         applied["metadata"]["name"] = Value::from(target::key(context).1);
     }
@@ -197,7 +218,8 @@ async fn apply(
         let mut warnings = writer.receive_applied(&mut value, &remarks)?;
         ownership::give(&mut value, owners);
         let chain = AdmissionChain::new(api, served, "", context.requester(options));
-        let (value, more) = writing::create_received(api, &writer, &chain, value).await.map_err(|failure| failure.after(&warnings))?;
+        let (value, more) =
+            writing::create_received(api, &writer, &chain, value).await.map_err(|failure| failure.after(&warnings))?;
         warnings.extend(more);
         return Ok(reading::shape(served, context, value)?.with_code(201).with_warnings(warnings));
     }
@@ -217,7 +239,8 @@ async fn apply(
 /// Returns the object to apply for a scale: the number of replicas at its path.
 fn unscaled(served: &ServedKind, scale: &Value, namespace: &str) -> Result<Value, ApiError> {
     check_typed(&ServedKind::of(versioning::scales()), scale, namespace)?;
-    let mut object = json!({"apiVersion": served.kind.api_version(), "kind": served.kind.kind, "metadata": scale["metadata"]});
+    let mut object =
+        json!({"apiVersion": served.kind.api_version(), "kind": served.kind.kind, "metadata": scale["metadata"]});
     if let (Some(paths), Some(replicas)) = (&served.kind.scale, scale.pointer("/spec/replicas")) {
         versioning::set_at(&mut object, &paths.spec_replicas, replicas.clone());
     }
@@ -230,7 +253,9 @@ fn with_author<T>(writer: &Writer<'_>, work: impl FnOnce(&ownership::Manager<'_>
 
 /// Updates kubectl's annotation of its last client-side apply, so that users may switch back from server-side apply.
 fn note_last_applied(writer: &Writer<'_>, merged: &mut Value, applied: &Value) {
-    let Some(note) = merged.pointer_mut("/metadata/annotations").and_then(|all| all.get_mut(LAST_APPLIED)) else { return };
+    let Some(note) = merged.pointer_mut("/metadata/annotations").and_then(|all| all.get_mut(LAST_APPLIED)) else {
+        return;
+    };
     if writer.manager != "kubectl" || note.as_str().is_none_or(str::is_empty) {
         return;
     }
@@ -261,7 +286,9 @@ fn check_typed(served: &ServedKind, applied: &Value, namespace: &str) -> Result<
     }
     let Some(schema) = &served.schema else {
         return match builtin::read(kind, &mut applied.clone()) {
-            Ok(unknown) => unknown.first().map_or(Ok(()), |path| refuse(format!(".{path}: field not declared in schema"))),
+            Ok(unknown) => {
+                unknown.first().map_or(Ok(()), |path| refuse(format!(".{path}: field not declared in schema")))
+            }
             Err(failure) => refuse(failure.message),
         };
     };
@@ -270,9 +297,12 @@ fn check_typed(served: &ServedKind, applied: &Value, namespace: &str) -> Result<
     }
     // Nulls have no type yet: they may become defaults.
     // Field ownership does not distinguish types of numbers.
-    let is_untyped = |message: &str| message.ends_with("\"null\"") || message.ends_with("must be of type integer: \"number\"");
+    let is_untyped =
+        |message: &str| message.ends_with("\"null\"") || message.ends_with("must be of type integer: \"number\"");
     let is_type = |cause: &&FieldError| {
-        cause.reason == "FieldValueTypeInvalid" && cause.message.contains("must be of type") && !is_untyped(&cause.message)
+        cause.reason == "FieldValueTypeInvalid"
+            && cause.message.contains("must be of type")
+            && !is_untyped(&cause.message)
     };
     if let Some(cause) = schema.validate(applied, None).iter().find(is_type) {
         return refuse(format!(".{}: {}", cause.field, cause.message));
@@ -287,7 +317,10 @@ mod tests {
     #[test]
     fn owners_of_fields_cannot_be_applied() {
         let served = ServedKind::of(crate::kinds::kind::Kind::default());
-        assert_eq!(check_typed(&served, &json!({"metadata": {"managedFields": [{"manager": "x"}]}}), "").unwrap_err().code, 400);
+        assert_eq!(
+            check_typed(&served, &json!({"metadata": {"managedFields": [{"manager": "x"}]}}), "").unwrap_err().code,
+            400
+        );
         assert!(check_typed(&served, &json!({"metadata": {"name": "a"}}), "").is_ok());
     }
 

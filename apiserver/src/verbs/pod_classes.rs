@@ -9,7 +9,8 @@ use crate::rules;
 use crate::storage::resource::Resource;
 
 /// Classes that every cluster has.
-const OF_THE_SYSTEM: [(&str, i64); 2] = [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
+const OF_THE_SYSTEM: [(&str, i64); 2] =
+    [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
 /// The fields of a priority class in its pods.
 pub(crate) struct Priority([(&'static str, Value); 2]);
@@ -32,14 +33,18 @@ pub(crate) fn find_classes(api: &Api, served: &ServedKind, pod: &Value) -> Resul
     }
     let class = spec["priorityClassName"].as_str().filter(|class| !class.is_empty());
     let (priority, preemption) = match class {
-        Some(class) => priority_of(api, class).ok_or_else(|| refused(format!("no PriorityClass with name {class} was found")))?,
+        Some(class) => {
+            priority_of(api, class).ok_or_else(|| refused(format!("no PriorityClass with name {class} was found")))?
+        }
         None => (json!(0), json!("PreemptLowerPriority")),
     };
     let wanted = [("priority", priority), ("preemptionPolicy", preemption)];
     for (field, wanted) in &wanted {
         let given = &spec[*field];
         if !given.is_null() && given != wanted {
-            return Err(refused(format!("the {field} ({given}) must not be provided in pod spec; the priority class says {wanted}")));
+            return Err(refused(format!(
+                "the {field} ({given}) must not be provided in pod spec; the priority class says {wanted}"
+            )));
         }
     }
     Ok(class.map(|_| Priority(wanted)))

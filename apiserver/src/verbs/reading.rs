@@ -44,9 +44,16 @@ impl ObjectFilter {
         for number in ["limit", "timeoutSeconds"] {
             context.query.number(number)?;
         }
-        let labels = context.query.text("labelSelector").map(LabelSelector::parse).transpose().map_err(ApiError::bad_request)?;
-        let fields = context.query.text("fieldSelector").map(|text| FieldSelector::parse(text, &served.kind)).transpose()?;
-        Ok(Self { namespace: context.resource_path.namespace.clone(), name: context.resource_path.name.clone(), labels, fields })
+        let labels =
+            context.query.text("labelSelector").map(LabelSelector::parse).transpose().map_err(ApiError::bad_request)?;
+        let fields =
+            context.query.text("fieldSelector").map(|text| FieldSelector::parse(text, &served.kind)).transpose()?;
+        Ok(Self {
+            namespace: context.resource_path.namespace.clone(),
+            name: context.resource_path.name.clone(),
+            labels,
+            fields,
+        })
     }
 
     /// Tells whether there are selectors.
@@ -106,7 +113,12 @@ fn visible(api: &Api, served: &ServedKind, context: &RequestContext) -> Result<A
     found.ok_or_else(|| ApiError::not_found(&served.kind.group, &served.kind.plural, &key.1))
 }
 
-fn existing_at(api: &Api, served: &ServedKind, context: &RequestContext, revision: u64) -> Result<Arc<Stored>, ApiError> {
+fn existing_at(
+    api: &Api,
+    served: &ServedKind,
+    context: &RequestContext,
+    revision: u64,
+) -> Result<Arc<Stored>, ApiError> {
     let key = target::key(context);
     let objects = api.with(|state| state.store.list_at(&served.resource, Some(&key.0), revision)).unwrap_or_default();
     let found = objects.into_iter().find(|(other, _)| *other == key).map(|(_, stored)| stored);
@@ -142,7 +154,11 @@ impl Selection {
 ///
 /// # Errors
 /// If the request has invalid parameters, or waits for a future revision that does not come in time.
-pub(crate) async fn select(api: &Api, served: &Arc<ServedKind>, context: &RequestContext) -> Result<Result<Selection, Reply>, ApiError> {
+pub(crate) async fn select(
+    api: &Api,
+    served: &Arc<ServedKind>,
+    context: &RequestContext,
+) -> Result<Result<Selection, Reply>, ApiError> {
     let limit = context.query.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
     let page = Page::read(&context.query, limit)?;
     let filter = ObjectFilter::read(served, context)?;
@@ -219,7 +235,9 @@ impl Page {
     fn read(query: &Query, limit: Option<usize>) -> Result<Self, ApiError> {
         let matching = query.text("resourceVersionMatch");
         let mut causes = Vec::new();
-        let mut forbid = |field: &str, text: &str| causes.push(FieldError::new("FieldValueForbidden", field, format!("Forbidden: {text}")));
+        let mut forbid = |field: &str, text: &str| {
+            causes.push(FieldError::new("FieldValueForbidden", field, format!("Forbidden: {text}")));
+        };
         let version = query.text("resourceVersion");
         if matching.is_some() && query.text("continue").is_some() {
             forbid("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided");
@@ -252,7 +270,8 @@ impl Page {
     }
 
     fn go_on(token: &str) -> Result<Self, ApiError> {
-        let refuse = |why: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
+        let refuse =
+            |why: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
         let text = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|error| refuse(&error.to_string()))?;
         let token: Value = serde_json::from_slice(&text).map_err(|error| refuse(&error.to_string()))?;
         let start = token["start"].as_str().ok_or_else(|| refuse("it has no start"))?.to_owned();
@@ -276,7 +295,11 @@ impl Page {
 
 fn revision(query: &Query) -> Result<Option<u64>, ApiError> {
     let parse = |text: &str| {
-        let mistake = || ApiError::bad_request(format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: invalid syntax"));
+        let mistake = || {
+            ApiError::bad_request(format!(
+                "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: invalid syntax"
+            ))
+        };
         text.parse().map_err(|_| mistake())
     };
     query.text("resourceVersion").map(parse).transpose()
@@ -324,7 +347,10 @@ pub(crate) fn list_of(served: &ServedKind, items: Vec<Value>, mut metadata: Valu
 pub(crate) fn shape(served: &ServedKind, context: &RequestContext, value: Value) -> Result<Reply, ApiError> {
     let is_list = value["items"].is_array() && value["kind"] == served.kind.list_kind.as_str();
     let not_acceptable = |what: &str| {
-        let text = format!("you requested {what}, but the requested object is {}", if is_list { "a list" } else { "not a list" });
+        let text = format!(
+            "you requested {what}, but the requested object is {}",
+            if is_list { "a list" } else { "not a list" }
+        );
         Err(ApiError::new(406, "NotAcceptable", text))
     };
     let mut shaped = match context.accept.form {
@@ -334,12 +360,14 @@ pub(crate) fn shape(served: &ServedKind, context: &RequestContext, value: Value)
         Form::Table => without_end(rows(served, context, &value)?),
         Form::Metadata if is_list => return not_acceptable("PartialObjectMetadata"),
         Form::Metadata => versioning::metadata_of(&value),
-        Form::MetadataList if !is_list && !served.kind.is_custom() => return not_acceptable("PartialObjectMetadataList"),
+        Form::MetadataList if !is_list && !served.kind.is_custom() => {
+            return not_acceptable("PartialObjectMetadataList");
+        }
         Form::MetadataList if !is_list => return Err(ApiError::new(500, "", "the object is not a list with metadata")),
         Form::MetadataList => {
-            let items: Vec<Value> = value["items"].as_array().into_iter().flatten().map(versioning::metadata_of).collect();
-            let list =
-                json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"], "items": items});
+            let items: Vec<Value> =
+                value["items"].as_array().into_iter().flatten().map(versioning::metadata_of).collect();
+            let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"], "items": items});
             without_end(list)
         }
     };
@@ -368,9 +396,15 @@ pub(crate) fn shape_scale(context: &RequestContext, scale: Value) -> Result<Repl
 }
 
 /// Returns the table of an object or a list, with or without its columns.
-pub(crate) fn rows_with(served: &ServedKind, context: &RequestContext, value: &Value, has_columns: bool) -> Result<Value, ApiError> {
+pub(crate) fn rows_with(
+    served: &ServedKind,
+    context: &RequestContext,
+    value: &Value,
+    has_columns: bool,
+) -> Result<Value, ApiError> {
     let word = context.query.text("includeObject").unwrap_or_default();
-    let include = Include::parse(word).ok_or_else(|| ApiError::bad_request(format!("unrecognized includeObject value: {word:?}")))?;
+    let include = Include::parse(word)
+        .ok_or_else(|| ApiError::bad_request(format!("unrecognized includeObject value: {word:?}")))?;
     let table = Table::of(&served.kind);
     if let Some(items) = value["items"].as_array().filter(|_| value["kind"] == served.kind.list_kind.as_str()) {
         // An object in a row has its type, unlike one in a list.

@@ -27,8 +27,9 @@ const MAX_LIFETIME: i64 = 1 << 32;
 /// If the review is invalid.
 pub(crate) fn answer(api: &Api, served: &ServedKind, context: &RequestContext) -> Result<Option<Reply>, ApiError> {
     let kind = &served.kind;
-    let is_token =
-        kind.group.is_empty() && kind.plural == "serviceaccounts" && context.resource_path.subresource.as_deref() == Some("token");
+    let is_token = kind.group.is_empty()
+        && kind.plural == "serviceaccounts"
+        && context.resource_path.subresource.as_deref() == Some("token");
     let is_review = matches!(kind.group.as_str(), "authorization.k8s.io" | "authentication.k8s.io");
     if !is_review && !is_token {
         return Ok(None);
@@ -92,9 +93,13 @@ fn check(review: &Value, found: &[FieldError]) -> Result<(), ApiError> {
     let spec = &review["spec"];
     let mut causes = found.to_vec();
     match (spec["resourceAttributes"].is_object(), spec["nonResourceAttributes"].is_object()) {
-        (true, true) => causes.push(invalid("spec.nonResourceAttributes", "cannot be specified in combination with resourceAttributes")),
+        (true, true) => causes
+            .push(invalid("spec.nonResourceAttributes", "cannot be specified in combination with resourceAttributes")),
         (false, false) => {
-            causes.push(invalid("spec.resourceAttributes", "exactly one of nonResourceAttributes or resourceAttributes must be specified"));
+            causes.push(invalid(
+                "spec.resourceAttributes",
+                "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+            ));
         }
         _ => {}
     }
@@ -120,7 +125,9 @@ fn check_selector(selector: &Field<'_, '_>, causes: &mut Vec<FieldError>) {
         requirement.at("key").must_be_filled(causes);
         let values = requirement.at("values");
         match requirement.at("operator").text() {
-            "In" | "NotIn" if values.is_empty() => causes.push(values.required("must be specified when `operator` is 'In' or 'NotIn'")),
+            "In" | "NotIn" if values.is_empty() => {
+                causes.push(values.required("must be specified when `operator` is 'In' or 'NotIn'"));
+            }
             "Exists" | "DoesNotExist" if !values.is_empty() => {
                 causes.push(values.forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
             }
@@ -200,7 +207,10 @@ fn issue(api: &Api, served: &ServedKind, context: &RequestContext, mut request: 
     if request["spec"]["audiences"].as_array().is_none_or(Vec::is_empty) {
         request["spec"]["audiences"] = json!([AUDIENCE]);
     }
-    let user = User { uid: crate::storage::resource::uid_of(&stored.value).to_owned(), ..User::service_account(&namespace, &name) };
+    let user = User {
+        uid: crate::storage::resource::uid_of(&stored.value).to_owned(),
+        ..User::service_account(&namespace, &name)
+    };
     let token = api.with(|state| {
         let token = format!("kopfd.{}.{}", state.ids.uid().replace('-', ""), state.ids.uid().replace('-', ""));
         state.issued.insert(token.clone(), user);
@@ -225,7 +235,11 @@ fn check_bound(api: &Api, namespace: &str, bound: &Value) -> Result<(), ApiError
         (Some("v1"), "Pod") => ("pods", namespace),
         (Some("v1"), "Secret") => ("secrets", namespace),
         (Some("v1"), "Node") => ("nodes", ""),
-        _ => return Err(ApiError::bad_request(format!("cannot bind token for serviceaccount to an object of kind {kind:?}"))),
+        _ => {
+            return Err(ApiError::bad_request(format!(
+                "cannot bind token for serviceaccount to an object of kind {kind:?}"
+            )));
+        }
     };
     let resource = crate::storage::resource::Resource { group: String::new(), plural: plural.to_owned() };
     let Some(found) = api.read(&resource, &(namespace.to_owned(), name.to_owned())) else {
@@ -240,7 +254,12 @@ fn check_bound(api: &Api, namespace: &str, bound: &Value) -> Result<(), ApiError
 
 /// Reads a token request of a service account. Returns the lifetime in seconds, which the answer contains, too.
 fn lifetime(request: &mut Value, namespace: &str, name: &str) -> Result<i64, ApiError> {
-    let kind = Kind { group: "authentication.k8s.io".into(), version: "v1".into(), kind: "TokenRequest".into(), ..Kind::default() };
+    let kind = Kind {
+        group: "authentication.k8s.io".into(),
+        version: "v1".into(),
+        kind: "TokenRequest".into(),
+        ..Kind::default()
+    };
     builtin::read(&kind, request)?;
     let sent = |field: &str| request["metadata"][field].as_str().unwrap_or_default();
     if !matches!(sent("namespace"), "") && sent("namespace") != namespace {
@@ -252,8 +271,10 @@ fn lifetime(request: &mut Value, namespace: &str, name: &str) -> Result<i64, Api
     }
     let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(LIFETIME);
     if !(MIN_LIFETIME..=MAX_LIFETIME).contains(&seconds) {
-        let cause =
-            invalid("spec.expirationSeconds", &format!("{seconds}: may not be less than 10 minutes, nor larger than 1 << 32 seconds"));
+        let cause = invalid(
+            "spec.expirationSeconds",
+            &format!("{seconds}: may not be less than 10 minutes, nor larger than 1 << 32 seconds"),
+        );
         return Err(ApiError::invalid(&kind.group, &kind.kind, "", vec![cause]));
     }
     request["spec"]["expirationSeconds"] = json!(seconds);

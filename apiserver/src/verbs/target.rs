@@ -14,7 +14,10 @@ use crate::verbs::request_context::RequestContext;
 
 /// Returns the key of a request's object.
 pub(crate) fn key(context: &RequestContext) -> Key {
-    (context.resource_path.namespace.clone().unwrap_or_default(), context.resource_path.name.clone().unwrap_or_default())
+    (
+        context.resource_path.namespace.clone().unwrap_or_default(),
+        context.resource_path.name.clone().unwrap_or_default(),
+    )
 }
 
 /// Returns the object of a request.
@@ -38,7 +41,8 @@ pub(crate) fn check_against_path(
     if let Some(name) = &context.resource_path.name {
         match value["metadata"]["name"].as_str().unwrap_or_default() {
             "" if is_update => {
-                let text = format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
+                let text =
+                    format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
                 return Err(ApiError::bad_request(text));
             }
             "" => value["metadata"]["name"] = json!(name),
@@ -54,7 +58,9 @@ pub(crate) fn check_against_path(
         sent if sent == wanted => {}
         "" if served.kind.namespaced => value["metadata"]["namespace"] = json!(wanted),
         // Cluster-scoped objects lose it.
-        _ if !served.kind.namespaced => drop(value["metadata"].as_object_mut().map(|metadata| metadata.remove("namespace"))),
+        _ if !served.kind.namespaced => {
+            value["metadata"].as_object_mut().map(|metadata| metadata.remove("namespace"));
+        }
         _ => return Err(ApiError::other_namespace()),
     }
     Ok(())
@@ -68,7 +74,8 @@ pub(crate) fn check_name(context: &RequestContext, posted: &Value) -> Result<(),
     let name = context.resource_path.name.as_deref().unwrap_or_default();
     let namespace = posted["metadata"]["namespace"].as_str().filter(|namespace| !namespace.is_empty());
     if posted["metadata"]["name"] != name {
-        let (kind, sent) = (posted["kind"].as_str().unwrap_or("object"), posted["metadata"]["name"].as_str().unwrap_or_default());
+        let (kind, sent) =
+            (posted["kind"].as_str().unwrap_or("object"), posted["metadata"]["name"].as_str().unwrap_or_default());
         return Err(ApiError::bad_request(format!("name in URL ({name}) does not match name in {kind} ({sent})")));
     }
     if namespace.is_some() && namespace != context.resource_path.namespace.as_deref() {

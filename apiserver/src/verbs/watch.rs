@@ -58,13 +58,23 @@ struct Watch {
 pub(crate) async fn answer(api: &Api, served: &Arc<ServedKind>, context: &RequestContext) -> Result<Reply, ApiError> {
     check(context)?;
     if context.accept.is_yaml {
-        return Err(ApiError::new(406, "NotAcceptable", "only the following media types are accepted: application/json;stream=watch"));
+        return Err(ApiError::new(
+            406,
+            "NotAcceptable",
+            "only the following media types are accepted: application/json;stream=watch",
+        ));
     }
     let filter = ObjectFilter::read(served, context)?;
     let start = match context.query.text("resourceVersion") {
         None | Some("0") => None,
         Some(text) => Some(text.parse::<u64>().map_err(|_| {
-            ApiError::new(500, "", format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"))
+            ApiError::new(
+                500,
+                "",
+                format!(
+                    "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+                ),
+            )
         })?),
     };
     let initial = context.query.text("sendInitialEvents").map(|_| context.query.is_on("sendInitialEvents"));
@@ -81,8 +91,11 @@ pub(crate) async fn answer(api: &Api, served: &Arc<ServedKind>, context: &Reques
         let latest = state.store.subscribe(&served.resource);
         let store = &state.store;
         let revision = stale.unwrap_or_else(|| store.visible_revision());
-        let objects =
-            if is_listed { store.list_at(&served.resource, context.resource_path.namespace.as_deref(), revision) } else { Ok(Vec::new()) };
+        let objects = if is_listed {
+            store.list_at(&served.resource, context.resource_path.namespace.as_deref(), revision)
+        } else {
+            Ok(Vec::new())
+        };
         (latest, revision, objects.unwrap_or_default())
     });
     let mut cursor = if is_listed { now } else { start.unwrap_or(now) };
@@ -134,11 +147,17 @@ fn check(context: &RequestContext) -> Result<(), ApiError> {
     let has_initial = context.query.text("sendInitialEvents").is_some();
     let rules = [
         (has_initial && !is_newer, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
-        (!has_initial && matching.is_some(), "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"),
+        (
+            !has_initial && matching.is_some(),
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        ),
         (context.query.text("continue").is_some(), "resourceVersionMatch is forbidden when continue is provided"),
     ];
-    let mut causes: Vec<FieldError> =
-        rules.into_iter().filter(|(is_broken, _)| *is_broken).map(|(_, why)| field_error::forbidden(FIELD, why)).collect();
+    let mut causes: Vec<FieldError> = rules
+        .into_iter()
+        .filter(|(is_broken, _)| *is_broken)
+        .map(|(_, why)| field_error::forbidden(FIELD, why))
+        .collect();
     if let Some(other) = matching.filter(|_| !is_newer) {
         causes.push(field_error::not_supported(FIELD, &json!(other), ["NotOlderThan"]));
     }
@@ -239,7 +258,8 @@ impl Watch {
             self.cursor = change.revision;
             let served = Arc::clone(&self.served);
             let is_as_stored = change.revisions().all(|revision| versioning::is_as_stored(&served, revision));
-            let is_sent_as_stored = is_as_stored && versioning::webhook(&served).is_none() && self.context.accept.form == Form::Plain;
+            let is_sent_as_stored =
+                is_as_stored && versioning::webhook(&served).is_none() && self.context.accept.form == Form::Plain;
             if is_sent_as_stored && let Some(is_matching) = self.filter.matches_key(change.key()) {
                 if let Some(event_type) = change.event_type_without_selection().filter(|_| is_matching) {
                     self.sent_revision = change.revision;
@@ -289,7 +309,8 @@ impl Watch {
                 None => None,
             });
         }
-        let [was, is] = [&seen[0], &seen[1]].map(|value| value.as_ref().is_some_and(|value| self.filter.matches(value)));
+        let [was, is] =
+            [&seen[0], &seen[1]].map(|value| value.as_ref().is_some_and(|value| self.filter.matches(value)));
         let (event_type, value) = match (was, is) {
             (false, false) => return Ok(Bytes::new()),
             (false, true) => (WatchEventType::Added, &seen[1]),
@@ -311,7 +332,8 @@ impl Watch {
             Form::Metadata | Form::MetadataList => line(word, &versioning::metadata_of(&value)),
             Form::Table => {
                 self.context.now = self.api.now();
-                let table = reading::rows_with(&self.served, &self.context, &value, !self.has_columns).unwrap_or_default();
+                let table =
+                    reading::rows_with(&self.served, &self.context, &value, !self.has_columns).unwrap_or_default();
                 self.has_columns = true;
                 line(word, &table)
             }
@@ -332,8 +354,12 @@ impl Watch {
                 self.has_columns = true;
                 line("BOOKMARK", &table)
             }
-            Form::Metadata | Form::MetadataList => line("BOOKMARK", &versioning::metadata_of(&json!({"metadata": metadata}))),
-            Form::Plain => line("BOOKMARK", &json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata})),
+            Form::Metadata | Form::MetadataList => {
+                line("BOOKMARK", &versioning::metadata_of(&json!({"metadata": metadata})))
+            }
+            Form::Plain => {
+                line("BOOKMARK", &json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata}))
+            }
         }
     }
 

@@ -30,11 +30,13 @@ pub(crate) async fn create(api: &Api, served: &Arc<ServedKind>, context: &Reques
     let options = Options::read(&context.query, "CreateOptions")?;
     let mut body = read_body(served, context)?;
     let manager = context.manager(options.field_manager.as_deref());
-    let writer = Writer { served, subresource: "", options: &options, manager: &manager, now: api.now(), is_patch: false };
+    let writer =
+        Writer { served, subresource: "", options: &options, manager: &manager, now: api.now(), is_patch: false };
     let warnings = writer.receive(&mut body.value, &body.remarks)?;
     check_against_path(served, context, &mut body.value, false)?;
     let chain = AdmissionChain::new(api, served, "", context.requester(&options));
-    let (value, more) = create_received(api, &writer, &chain, body.value).await.map_err(|failure| failure.after(&warnings))?;
+    let (value, more) =
+        create_received(api, &writer, &chain, body.value).await.map_err(|failure| failure.after(&warnings))?;
     Ok(reading::shape(served, context, value)?.with_code(201).with_warnings([warnings, more].concat()))
 }
 
@@ -78,7 +80,8 @@ pub(crate) async fn create_received(
             }
         }
         if attempts == 0 {
-            let mut failure = ApiError::new(409, "AlreadyExists", format!("{} {name:?} already exists", served.full_name()));
+            let mut failure =
+                ApiError::new(409, "AlreadyExists", format!("{} {name:?} already exists", served.full_name()));
             failure.details.name = name;
             failure.details.group.clone_from(&kind.group);
             failure.details.kind.clone_from(&kind.plural);
@@ -87,8 +90,8 @@ pub(crate) async fn create_received(
     }
 }
 
-/// Passes a new object through the admission chain. It has its name and its unique id, which mutating webhooks do not get if they are
-/// generated.
+/// Passes a new object through the admission chain. It has its name and its unique id, which mutating webhooks do not
+/// get if they are generated.
 async fn admit_new(
     writer: &Writer<'_>,
     chain: &AdmissionChain<'_>,
@@ -112,8 +115,13 @@ async fn admit_new(
             }
         }
         let name = if is_generated { String::new() } else { text(&given_name) };
-        let request =
-            AdmissionRequest { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&shown), old: None };
+        let request = AdmissionRequest {
+            operation: Operation::Create,
+            name: &name,
+            namespace: &namespace,
+            object: Some(&shown),
+            old: None,
+        };
         let (changed, more) = chain.mutate(request).await?;
         warnings.extend(more);
         if let Some(changed) = changed {
@@ -134,13 +142,24 @@ async fn admit_new(
     let name = text(&new["metadata"]["name"]);
     // Updates and applies may also create.
     chain.check_creation(&namespace, &name)?;
-    let request = AdmissionRequest { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&new), old: None };
+    let request = AdmissionRequest {
+        operation: Operation::Create,
+        name: &name,
+        namespace: &namespace,
+        object: Some(&new),
+        old: None,
+    };
     warnings.extend(chain.validate(request).await.map_err(|failure| failure.after(&warnings))?);
     Ok((new, warnings))
 }
 
 /// Answers a request to replace an object, or its subresource.
-pub(crate) async fn update(api: &Api, served: &Arc<ServedKind>, context: &RequestContext, subresource: &str) -> Result<Reply, ApiError> {
+pub(crate) async fn update(
+    api: &Api,
+    served: &Arc<ServedKind>,
+    context: &RequestContext,
+    subresource: &str,
+) -> Result<Reply, ApiError> {
     let options = Options::read(&context.query, "UpdateOptions")?;
     let manager = context.manager(options.field_manager.as_deref());
     let writer = Writer { served, subresource, options: &options, manager: &manager, now: api.now(), is_patch: false };
@@ -164,7 +183,8 @@ pub(crate) async fn update(api: &Api, served: &Arc<ServedKind>, context: &Reques
         }
         // A given revision is ignored if the object does not exist.
         value["metadata"].as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
-        let (value, more) = create_received(api, &writer, &chain, value).await.map_err(|failure| failure.after(&warnings))?;
+        let (value, more) =
+            create_received(api, &writer, &chain, value).await.map_err(|failure| failure.after(&warnings))?;
         return Ok(reading::shape(served, context, value)?.with_code(201).with_warnings([warnings, more].concat()));
     }
     let change = |old: &Value| {
@@ -212,7 +232,8 @@ pub(crate) async fn write(
         let stored = existing(api, served, context)?;
         let old = conversion::to_requested_version(api, served, &stored).await?;
         let (draft, mut warnings) = change(&old)?;
-        let (decision, more) = admit_changed(writer, &chain, &old, draft).await.map_err(|failure| failure.after(&warnings))?;
+        let (decision, more) =
+            admit_changed(writer, &chain, &old, draft).await.map_err(|failure| failure.after(&warnings))?;
         warnings.extend(more);
         let (decision, last) = match decision {
             Decision::Unchanged => return Ok(((*old).clone(), warnings)),
@@ -227,13 +248,20 @@ pub(crate) async fn write(
             Decision::Remove(value) => (Decision::Remove(value.clone()), Some(value)),
         };
         match api.commit(served, Some(&stored), decision) {
-            Ok(Some(stored)) => return Ok(((*conversion::to_requested_version(api, served, &stored).await?).clone(), warnings)),
+            Ok(Some(stored)) => {
+                return Ok(((*conversion::to_requested_version(api, served, &stored).await?).clone(), warnings));
+            }
             Ok(None) => return Ok((last.unwrap_or_default(), warnings)),
             Err(_) => {}
         }
     }
     let text = "the object has been modified; please apply your changes to the latest version and try again";
-    Err(ApiError::conflict(&served.kind.group, &served.kind.plural, context.resource_path.name.as_deref().unwrap_or_default(), text))
+    Err(ApiError::conflict(
+        &served.kind.group,
+        &served.kind.plural,
+        context.resource_path.name.as_deref().unwrap_or_default(),
+        text,
+    ))
 }
 
 /// Passes a changed object through the admission chain.
@@ -251,8 +279,13 @@ async fn admit_changed(
     let shown_as = |value: &Value| if writer.subresource == "scale" { scale(value) } else { value.clone() };
     let seen = writer.present(old, &draft);
     let (shown, shown_old) = (shown_as(&seen), shown_as(old));
-    let request =
-        AdmissionRequest { operation: Operation::Update, name: &name, namespace: &namespace, object: Some(&shown), old: Some(&shown_old) };
+    let request = AdmissionRequest {
+        operation: Operation::Update,
+        name: &name,
+        namespace: &namespace,
+        object: Some(&shown),
+        old: Some(&shown_old),
+    };
     let (changed, mut warnings) = chain.mutate(request).await?;
     let draft = match changed {
         None => draft,
@@ -317,7 +350,10 @@ pub(crate) async fn write_scale(
         versioning::set_at(&mut new, &paths.spec_replicas, json!(replicas));
         let sent = &changed["metadata"]["uid"];
         if sent.is_string() && *sent != old["metadata"]["uid"] {
-            let text = format!("Precondition failed: UID in precondition: {sent}, UID in object meta: {}", old["metadata"]["uid"]);
+            let text = format!(
+                "Precondition failed: UID in precondition: {sent}, UID in object meta: {}",
+                old["metadata"]["uid"]
+            );
             return Err(ApiError::conflict(&served.kind.group, &served.kind.plural, &key(context).1, &text));
         }
         if let Some(sent) = changed["metadata"]["resourceVersion"].as_str().filter(|sent| !sent.is_empty()) {
@@ -337,7 +373,13 @@ pub(crate) async fn bind(api: &Api, served: &ServedKind, context: &RequestContex
     let stored = existing(api, served, context)?;
     let chain = AdmissionChain::new(api, served, "binding", context.requester(&options));
     let (namespace, name) = key(context);
-    let request = AdmissionRequest { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&binding), old: None };
+    let request = AdmissionRequest {
+        operation: Operation::Create,
+        name: &name,
+        namespace: &namespace,
+        object: Some(&binding),
+        old: None,
+    };
     let (changed, _) = chain.mutate(request).await?;
     let binding = changed.unwrap_or_else(|| binding.clone());
     chain.validate(AdmissionRequest { object: Some(&binding), ..request }).await?;
@@ -353,7 +395,8 @@ pub(crate) async fn bind(api: &Api, served: &ServedKind, context: &RequestContex
     let mut conditions = value["status"]["conditions"].as_array().cloned().unwrap_or_default();
     conditions.retain(|condition| condition["type"] != "PodScheduled");
     let now = rules::time(api.now());
-    conditions.push(json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now}));
+    conditions
+        .push(json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now}));
     value["status"]["conditions"] = json!(conditions);
     api.commit(served, Some(&stored), Decision::Store(value)).map_err(|_| conflict("the object has been modified"))?;
     Ok(Reply::created())
@@ -369,7 +412,11 @@ fn check_size(value: &Value) -> Result<(), ApiError> {
 /// Checks that the namespace of a new object exists and is not being deleted, and so does its definition.
 fn check_place(api: &Api, served: &ServedKind, namespace: &str, name: &str) -> Result<(), ApiError> {
     if served.is_terminating {
-        return Err(rules::forbidden(served, name, "create not allowed while custom resource definition is terminating"));
+        return Err(rules::forbidden(
+            served,
+            name,
+            "create not allowed while custom resource definition is terminating",
+        ));
     }
     if namespace.is_empty() {
         return Ok(());

@@ -15,7 +15,8 @@ pub(crate) type Answers = BTreeMap<String, Vec<Value>>;
 pub(crate) fn read(topic: &str) -> Answers {
     let path = path(topic);
     let Ok(text) = std::fs::read_to_string(&path) else { return Answers::new() };
-    let mut answers: Answers = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut answers: Answers =
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     answers.values_mut().flatten().for_each(sort_causes);
     answers
 }

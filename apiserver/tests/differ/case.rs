@@ -43,13 +43,15 @@ pub(crate) struct Case {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Step {
-    /// The method and the path: whole, or beginning with the plural of a kind. `<name.path>` is a part of an earlier answer.
+    /// The method and the path: whole, or beginning with the plural of a kind. `<name.path>` is a part of an earlier
+    /// answer.
     #[serde(default)]
     pub(crate) ask: Option<String>,
     /// Sends this as JSON.
     #[serde(default)]
     pub(crate) body: Option<Value>,
-    /// Sends the body of the case with these values, by JSON pointers without the first slash. Missing parents are created.
+    /// Sends the body of the case with these values, by JSON pointers without the first slash. Missing parents are
+    /// created.
     #[serde(default)]
     pub(crate) with: Option<Map<String, Value>>,
     /// Sends the body of the case without these members.
@@ -106,7 +108,10 @@ impl Case {
     fn resolve(&mut self) {
         for step in &mut self.steps {
             if step.with.is_some() || step.without.is_some() {
-                let mut body = self.body.clone().unwrap_or_else(|| panic!("{}: a step changes a body that is not there", self.name));
+                let mut body = self
+                    .body
+                    .clone()
+                    .unwrap_or_else(|| panic!("{}: a step changes a body that is not there", self.name));
                 step.without.iter().flatten().for_each(|pointer| remove(&mut body, pointer));
                 step.with.iter().flatten().for_each(|(pointer, value)| *part(&mut body, pointer) = value.clone());
                 step.body = Some(body);
@@ -121,8 +126,9 @@ impl Case {
 
 /// Returns the part of a value at a pointer, which is created if missing.
 fn part<'a>(value: &'a mut Value, pointer: &str) -> &'a mut Value {
-    pointer.split('/').filter(|name| !name.is_empty()).map(|name| name.replace("~1", "/").replace("~0", "~")).fold(value, |value, name| {
-        match value {
+    pointer.split('/').filter(|name| !name.is_empty()).map(|name| name.replace("~1", "/").replace("~0", "~")).fold(
+        value,
+        |value, name| match value {
             Value::Array(items) => {
                 let index: usize = name.parse().unwrap_or_else(|_| panic!("{pointer}: {name} is no index"));
                 if index == items.len() {
@@ -136,14 +142,16 @@ fn part<'a>(value: &'a mut Value, pointer: &str) -> &'a mut Value {
                 }
                 value.as_object_mut().expect("the value was just made an object").entry(name).or_insert(Value::Null)
             }
-        }
-    })
+        },
+    )
 }
 
 fn remove(value: &mut Value, pointer: &str) {
     let (parent, name) = pointer.rsplit_once('/').unwrap_or(("", pointer));
     match part(value, parent) {
-        Value::Array(items) => drop(items.remove(name.parse().unwrap_or_else(|_| panic!("{pointer}: {name} is no index")))),
+        Value::Array(items) => {
+            items.remove(name.parse().unwrap_or_else(|_| panic!("{pointer}: {name} is no index")));
+        }
         Value::Object(members) => drop(members.remove(name).unwrap_or_else(|| panic!("{pointer}: there is no {name}"))),
         _ => panic!("{pointer}: there is nothing below {parent}"),
     }
@@ -169,7 +177,8 @@ pub(crate) fn all() -> BTreeMap<String, Vec<Case>> {
             other => vec![other],
         });
         let cases = cases.enumerate().map(|(index, value)| {
-            let mut case: Case = serde_json::from_value(value).unwrap_or_else(|error| panic!("{topic}, case {}: {error}", index + 1));
+            let mut case: Case =
+                serde_json::from_value(value).unwrap_or_else(|error| panic!("{topic}, case {}: {error}", index + 1));
             case.resolve();
             case.topic.clone_from(&topic);
             case.id = format!("x{index:02}-{topic}");
@@ -180,8 +189,8 @@ pub(crate) fn all() -> BTreeMap<String, Vec<Case>> {
     found
 }
 
-/// Returns the condition of `KOPFD_DIFFER`: texts separated by `|`, one of which must be part of "topic: name". Without the variable, all
-/// cases are chosen.
+/// Returns the condition of `KOPFD_DIFFER`: texts separated by `|`, one of which must be part of "topic: name". Without
+/// the variable, all cases are chosen.
 pub(crate) fn chosen() -> impl Fn(&Case) -> bool {
     let chosen = std::env::var("KOPFD_DIFFER").unwrap_or_default();
     move |case| chosen.split('|').any(|text| format!("{}: {}", case.topic, case.name).contains(text))
@@ -190,7 +199,8 @@ pub(crate) fn chosen() -> impl Fn(&Case) -> bool {
 /// Returns the definitions of `kinds.yaml`, by name, with a given group.
 pub(crate) fn definitions(group: &str) -> BTreeMap<String, Value> {
     let text = std::fs::read_to_string(directory().join("kinds.yaml")).expect("the kinds of the cases");
-    let mut documents = yaml::parse(&text.replace("<group>", group)).unwrap_or_else(|error| panic!("kinds.yaml: {error}"));
+    let mut documents =
+        yaml::parse(&text.replace("<group>", group)).unwrap_or_else(|error| panic!("kinds.yaml: {error}"));
     let Value::Object(kinds) = documents.remove(0) else { panic!("kinds.yaml is a mapping") };
     kinds.into_iter().collect()
 }

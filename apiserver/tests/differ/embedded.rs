@@ -21,7 +21,11 @@ impl Embedded {
             ("administrator".to_owned(), User::new("admin", &["system:masters", "system:authenticated"])),
             ("guest".to_owned(), User::new("guest", &["guests", "system:authenticated"])),
         ];
-        let settings = Settings { authentication: Authentication::Tokens(BTreeMap::from(users)), seed: Some(1), ..Settings::default() };
+        let settings = Settings {
+            authentication: Authentication::Tokens(BTreeMap::from(users)),
+            seed: Some(1),
+            ..Settings::default()
+        };
         Self(ApiServer::new(settings, Clock::starting_at("2020-01-01T00:00:00Z".parse().expect("a moment"))))
     }
 }

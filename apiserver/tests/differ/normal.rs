@@ -13,7 +13,8 @@ pub(crate) struct Normal {
     revisions: Vec<String>,
 }
 
-static UID: LazyLock<Regex> = LazyLock::new(|| pattern(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"));
+static UID: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"));
 static TIME: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(\.\d+)?Z$"));
 static AGE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\d+[smhdy])+$"));
 static ADDRESS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^10\.\d+\.\d+\.\d+$"));
@@ -84,7 +85,9 @@ impl Normal {
         }
         // They are ordered by time, which depends on the seconds in which requests arrive.
         if let Some(Value::Array(managers)) = metadata.get_mut("managedFields") {
-            managers.sort_by_key(|manager| format!("{}{}{}", manager["operation"], manager["manager"], manager["subresource"]));
+            managers.sort_by_key(|manager| {
+                format!("{}{}{}", manager["operation"], manager["manager"], manager["subresource"])
+            });
         }
         let prefix = metadata.get("generateName").and_then(Value::as_str).map(str::to_owned);
         if let (Some(prefix), Some(Value::String(name))) = (prefix, metadata.get_mut("name"))
@@ -106,8 +109,8 @@ impl Normal {
     }
 }
 
-/// Tells whether an event of a watch is a bookmark whose time depends on when the server last sent bookmarks: any but the one that
-/// ends the initial events.
+/// Tells whether an event of a watch is a bookmark whose time depends on when the server last sent bookmarks: any but
+/// the one that ends the initial events.
 fn is_periodic_bookmark(event: &Value) -> bool {
     event["type"] == "BOOKMARK" && event["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"].is_null()
 }

@@ -87,11 +87,13 @@ impl<S: Server> CaseRun<'_, S> {
         self.expect_success(&namespace).await;
         let definitions = definitions(&self.group);
         for kind in &self.case.kinds {
-            let definition = definitions.get(kind).unwrap_or_else(|| panic!("{}: there is no kind {kind}", self.case.name)).clone();
+            let definition =
+                definitions.get(kind).unwrap_or_else(|| panic!("{}: there is no kind {kind}", self.case.name)).clone();
             let paths = definition["spec"]["versions"].as_array().expect("versions").iter();
             let served = paths.filter(|version| version["served"] == true);
-            let paths: Vec<String> =
-                served.map(|version| format!("GET /apis/{}/{}/{kind}", self.group, version["name"].as_str().expect("a name"))).collect();
+            let paths: Vec<String> = served
+                .map(|version| format!("GET /apis/{}/{}/{kind}", self.group, version["name"].as_str().expect("a name")))
+                .collect();
             let path = "POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned();
             self.expect_success(&Step { ask: Some(path), body: Some(definition), ..Step::default() }).await;
             for path in paths {
@@ -111,7 +113,10 @@ impl<S: Server> CaseRun<'_, S> {
         let group = &self.group;
         let mut asks = vec![format!("DELETE /api/v1/namespaces/{}", self.case.id)];
         asks.extend(
-            self.case.kinds.iter().map(|kind| format!("DELETE /apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kind}.{group}")),
+            self.case
+                .kinds
+                .iter()
+                .map(|kind| format!("DELETE /apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kind}.{group}")),
         );
         for ask in asks {
             self.exchange(&Step { ask: Some(ask), ..Step::default() }).await;
@@ -149,7 +154,9 @@ impl<S: Server> CaseRun<'_, S> {
         let end = loop {
             let timeout = if read.lines.is_none_or(|wanted| seen.len() < wanted) { NEXT_LINE_TIMEOUT } else { SILENCE };
             match tokio::time::timeout(timeout, lines.next()).await {
-                Ok(Some(line)) => seen.push(serde_json::from_slice(&line).unwrap_or_else(|_| json!(String::from_utf8_lossy(&line)))),
+                Ok(Some(line)) => {
+                    seen.push(serde_json::from_slice(&line).unwrap_or_else(|_| json!(String::from_utf8_lossy(&line))));
+                }
                 Ok(None) => break "ended",
                 Err(_) => break "open",
             }
@@ -165,8 +172,10 @@ impl<S: Server> CaseRun<'_, S> {
         let begun = tokio::time::Instant::now();
         loop {
             let answer = Answer::read(self.send(step).await).await;
-            let is_expected =
-                step.until.as_ref().is_none_or(|until| contains(&json!({"status": answer.status, "body": answer.body}), until));
+            let is_expected = step
+                .until
+                .as_ref()
+                .is_none_or(|until| contains(&json!({"status": answer.status, "body": answer.body}), until));
             if is_expected || begun.elapsed() > UNTIL_TIMEOUT {
                 return answer;
             }
@@ -177,7 +186,8 @@ impl<S: Server> CaseRun<'_, S> {
     async fn send(&self, step: &Step) -> Response<Body> {
         let ask = self.with_values(step.ask.as_deref().expect("a step asks for something"));
         let (method, path) = ask.split_once(' ').unwrap_or_else(|| panic!("{}: {ask:?} has no method", self.case.name));
-        let mut request = Request::builder().method(method).uri(self.request_path(path)).header(header::USER_AGENT, "differ/1");
+        let mut request =
+            Request::builder().method(method).uri(self.request_path(path)).header(header::USER_AGENT, "differ/1");
         if let Some(accept) = &step.accept {
             request = request.header(header::ACCEPT, form(accept));
         }
@@ -199,7 +209,8 @@ impl<S: Server> CaseRun<'_, S> {
         for (name, value) in &step.headers {
             request = request.header(name, self.with_values(value));
         }
-        let request = request.body(Bytes::from(body)).unwrap_or_else(|error| panic!("{}: {ask}: {error}", self.case.name));
+        let request =
+            request.body(Bytes::from(body)).unwrap_or_else(|error| panic!("{}: {ask}: {error}", self.case.name));
         let response = self.server.send(user, request).await;
         self.server.settle();
         response
@@ -223,10 +234,12 @@ impl<S: Server> CaseRun<'_, S> {
 
     /// Inserts the namespace, the group, and parts of earlier answers.
     fn with_values(&self, text: &str) -> String {
-        let mut text = text.replace("<ns>", &self.case.id).replace("<group>", &self.group).replace("<big>", &"x".repeat(BIG));
+        let mut text =
+            text.replace("<ns>", &self.case.id).replace("<group>", &self.group).replace("<big>", &"x".repeat(BIG));
         for (name, body) in &self.kept {
             while let Some(start) = text.find(&format!("<{name}.")) {
-                let end = start + text[start..].find('>').unwrap_or_else(|| panic!("{}: {text} has no end", self.case.name));
+                let end =
+                    start + text[start..].find('>').unwrap_or_else(|| panic!("{}: {text} has no end", self.case.name));
                 let path = &text[start + name.len() + 2..end];
                 let value = at(body, path).unwrap_or_else(|| panic!("{}: no {path} in {body}", self.case.name));
                 let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -294,7 +307,9 @@ fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
 /// Tells whether a value contains another; null matches an absent value.
 fn contains(value: &Value, wanted: &Value) -> bool {
     match (value, wanted) {
-        (_, Value::Object(members)) => members.iter().all(|(name, wanted)| contains(value.get(name).unwrap_or(&Value::Null), wanted)),
+        (_, Value::Object(members)) => {
+            members.iter().all(|(name, wanted)| contains(value.get(name).unwrap_or(&Value::Null), wanted))
+        }
         _ => value == wanted,
     }
 }
@@ -310,22 +325,30 @@ impl Answer {
     async fn read(response: Response<Body>) -> Self {
         let (head, body) = response.into_parts();
         let Ok(body) = tokio::time::timeout(ANSWER_TIMEOUT, body.collect()).await else {
-            return Self { status: head.status.as_u16(), headers: head.headers, body: json!("(a stream that stays open)") };
+            return Self {
+                status: head.status.as_u16(),
+                headers: head.headers,
+                body: json!("(a stream that stays open)"),
+            };
         };
         let bytes = body.expect("the answer comes completely").to_bytes();
         let text = String::from_utf8_lossy(&bytes);
         let lines = || text.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>();
-        let body = serde_json::from_slice(&bytes).or_else(|_| lines().map(Value::Array)).unwrap_or_else(|_| json!(text));
+        let body =
+            serde_json::from_slice(&bytes).or_else(|_| lines().map(Value::Array)).unwrap_or_else(|_| json!(text));
         Self { status: head.status.as_u16(), headers: head.headers, body }
     }
 
     fn to_json(&self) -> Value {
-        let texts =
-            |name: header::HeaderName| -> Vec<&str> { self.headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect() };
+        let texts = |name: header::HeaderName| -> Vec<&str> {
+            self.headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect()
+        };
         let mut answer = json!({"status": self.status, "body": self.body, "type": texts(header::CONTENT_TYPE)});
-        for (name, values) in
-            [("warnings", texts(header::WARNING)), ("retry-after", texts(header::RETRY_AFTER)), ("cache", texts(header::CACHE_CONTROL))]
-        {
+        for (name, values) in [
+            ("warnings", texts(header::WARNING)),
+            ("retry-after", texts(header::RETRY_AFTER)),
+            ("cache", texts(header::CACHE_CONTROL)),
+        ] {
             if !values.is_empty() {
                 answer[name] = json!(values);
             }

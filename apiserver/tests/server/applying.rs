@@ -13,7 +13,12 @@ use crate::differ::run::{RequestUser, Server as _};
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
 
 async fn send(server: &Embedded, method: &str, path: &str, media: &str, body: Value) -> (u16, Value) {
-    let request = Request::builder().method(method).uri(path).header("content-type", media).body(Bytes::from(body.to_string())).unwrap();
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", media)
+        .body(Bytes::from(body.to_string()))
+        .unwrap();
     let answer = server.send(RequestUser::Administrator, request).await;
     let status = answer.status().as_u16();
     (status, serde_json::from_slice(&answer.into_body().collect().await.unwrap().to_bytes()).unwrap())

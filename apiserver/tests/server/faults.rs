@@ -52,12 +52,18 @@ impl Server {
     async fn open(&self, method: &str, uri: &str, body: Value) -> Option<Response<axum::body::Body>> {
         let media = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
-        let request = Request::builder().method(method).uri(uri).header(header::CONTENT_TYPE, media).header(header::USER_AGENT, "test/1");
+        let request = Request::builder()
+            .method(method)
+            .uri(uri)
+            .header(header::CONTENT_TYPE, media)
+            .header(header::USER_AGENT, "test/1");
         self.0.respond(request.body(body).unwrap()).await.ok()
     }
 
     async fn ask(&self, method: &str, uri: &str, body: Value) -> Answer {
-        let Some(response) = self.open(method, uri, body).await else { return Answer { is_broken: true, ..Answer::default() } };
+        let Some(response) = self.open(method, uri, body).await else {
+            return Answer { is_broken: true, ..Answer::default() };
+        };
         read(response).await
     }
 
@@ -83,7 +89,8 @@ impl Server {
 }
 
 async fn read(response: Response<axum::body::Body>) -> Answer {
-    let mut answer = Answer { status: response.status().as_u16(), headers: response.headers().clone(), ..Answer::default() };
+    let mut answer =
+        Answer { status: response.status().as_u16(), headers: response.headers().clone(), ..Answer::default() };
     let mut pieces = response.into_body().into_data_stream();
     while let Some(piece) = pieces.next().await {
         match piece {
@@ -146,7 +153,10 @@ async fn a_connection_breaks_before_or_in_the_middle_of_an_answer() {
     server.fault(json!({"verb": "list"}), json!({"reset": {"phase": "mid-body"}}));
     assert!(server.create("a").await.is_broken);
     let answer = server.get(CONFIGMAPS).await;
-    assert!(answer.is_broken && answer.status == 200 && answer.text.starts_with('{') && answer.value.is_null(), "{answer:?}");
+    assert!(
+        answer.is_broken && answer.status == 200 && answer.text.starts_with('{') && answer.value.is_null(),
+        "{answer:?}"
+    );
     assert_eq!(server.get(&format!("{CONFIGMAPS}/a")).await.status, 404);
 }
 
@@ -170,7 +180,11 @@ async fn requests_end_at_their_timeout() {
     for (query, seconds) in [("?timeout=2s", 2), ("?timeout=5m", 60), ("", 60)] {
         let begun_at = Instant::now();
         let answer = server.ask("POST", &format!("{CONFIGMAPS}{query}"), named("a")).await;
-        assert_eq!((answer.status, begun_at.elapsed().as_secs(), &answer.value["reason"]), (504, seconds, &json!("Timeout")), "{query}");
+        assert_eq!(
+            (answer.status, begun_at.elapsed().as_secs(), &answer.value["reason"]),
+            (504, seconds, &json!("Timeout")),
+            "{query}"
+        );
     }
     // Nothing is stored afterwards, either.
     tokio::time::sleep(Duration::from_mins(10)).await;
@@ -208,7 +222,8 @@ async fn a_dropped_watch_continues_from_its_last_revision() {
     }
     for (how, is_broken) in [("clean", false), ("rst", true)] {
         server.0.replace_faults(vec![
-            serde_json::from_value(json!({"times": 1, "action": {"watchDrop": {"afterEvents": 2, "how": how}}})).unwrap(),
+            serde_json::from_value(json!({"times": 1, "action": {"watchDrop": {"afterEvents": 2, "how": how}}}))
+                .unwrap(),
         ]);
         let answer = server.watch("").await;
         assert_eq!((events(&answer), answer.is_broken), (vec![added("a"), added("b")], is_broken));
@@ -230,7 +245,10 @@ async fn a_watch_ends_with_an_expired_event() {
     server.0.replace_faults(Vec::new());
     server.fault(json!({}), json!({"watchExpire": {}}));
     let answer = server.watch("&resourceVersion=5000").await;
-    assert_eq!((answer.status, &answer.value["type"], &answer.value["object"]["code"]), (200, &json!("ERROR"), &json!(410)));
+    assert_eq!(
+        (answer.status, &answer.value["type"], &answer.value["object"]["code"]),
+        (200, &json!("ERROR"), &json!(410))
+    );
     server.0.replace_faults(Vec::new());
     server.fault(json!({}), json!({"watchError": {"code": 500}}));
     assert_eq!(server.watch("").await.value["object"]["reason"], "InternalError");
@@ -245,7 +263,8 @@ async fn a_watch_is_silent_or_late_or_repeats_itself() {
     assert_eq!((events(&server.watch("").await), begun_at.elapsed().as_secs()), (vec![added("a")], 90));
     server.0.replace_faults(Vec::new());
     server.fault(json!({}), json!({"watchDelay": {"ms": 3000}}));
-    let mut pieces = server.open("GET", &format!("{CONFIGMAPS}?watch=1"), Value::Null).await.unwrap().into_body().into_data_stream();
+    let mut pieces =
+        server.open("GET", &format!("{CONFIGMAPS}?watch=1"), Value::Null).await.unwrap().into_body().into_data_stream();
     let begun_at = Instant::now();
     assert!(pieces.next().await.is_some());
     assert_eq!(begun_at.elapsed().as_secs(), 3);
@@ -320,7 +339,10 @@ async fn a_new_kind_is_not_ready_and_its_group_is_broken_in_discovery() {
         "names": {"plural": "widgets", "kind": "Widget"}, "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}});
     server.fault(json!({}), json!({"notReady": {"ms": 500}}));
     server.fault(json!({}), json!({"discoveryFail": {"group": "ex.dev", "code": 503}}));
-    assert_eq!(server.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await.status, 201);
+    assert_eq!(
+        server.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await.status,
+        201
+    );
     let answer = server.get("/apis/ex.dev/v1/widgets").await;
     assert_eq!((answer.status, &answer.value["details"]["retryAfterSeconds"]), (429, &json!(1)));
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -339,9 +361,14 @@ async fn requests_are_on_record() {
     let mut pieces = watch.into_body().into_data_stream();
     assert!(pieces.next().await.is_some());
     let requests = server.0.requests();
-    let told: Vec<_> =
-        requests.iter().map(|asked| (asked.verb.as_str(), asked.name.as_str(), asked.status, asked.fault, asked.events)).collect();
-    assert_eq!(told, [("create", "", Some(201), None, 0), ("patch", "a", None, Some(1), 0), ("watch", "", Some(200), None, 1)]);
+    let told: Vec<_> = requests
+        .iter()
+        .map(|asked| (asked.verb.as_str(), asked.name.as_str(), asked.status, asked.fault, asked.events))
+        .collect();
+    assert_eq!(
+        told,
+        [("create", "", Some(201), None, 0), ("patch", "a", None, Some(1), 0), ("watch", "", Some(200), None, 1)]
+    );
     assert_eq!(
         (requests[0].user_agent.as_str(), requests[0].user.as_str(), requests[0].resource.as_str()),
         ("test/1", "dev-admin", "configmaps")
@@ -441,7 +468,8 @@ async fn events_expire_an_hour_after_their_last_write() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(count().await, 0);
     // Later events may expire earlier, if the clock is set back in between.
-    let event = |name: &str| json!({"metadata": {"name": name}, "involvedObject": {"namespace": "default"}, "reason": "R"});
+    let event =
+        |name: &str| json!({"metadata": {"name": name}, "involvedObject": {"namespace": "default"}, "reason": "R"});
     server.ask("POST", path, event("late")).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     server.0.shift_time(jiff::SignedDuration::ZERO);
@@ -490,10 +518,14 @@ impl Socket {
     async fn get(&self, uri: &str) -> (String, std::io::Result<()>) {
         let stream = TcpStream::connect(self.address).await.unwrap();
         let mut stream = self.tls.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap();
-        let request = format!("GET {uri} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer token\r\nConnection: close\r\n\r\n");
+        let request = format!(
+            "GET {uri} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer token\r\nConnection: close\r\n\r\n"
+        );
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut bytes = Vec::new();
-        let ended = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut bytes)).await.expect("the connection ends");
+        let ended = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut bytes))
+            .await
+            .expect("the connection ends");
         (String::from_utf8(bytes).unwrap(), ended.map(|_| ()))
     }
 
@@ -506,7 +538,8 @@ impl Socket {
 #[tokio::test]
 async fn over_a_socket_the_connection_really_breaks() {
     let server = Socket::open().await;
-    let is_reset = |ended: std::io::Result<()>| ended.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset);
+    let is_reset =
+        |ended: std::io::Result<()>| ended.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset);
     assert!(server.get("/api").await.1.is_ok());
     server.fault(json!({}), json!({"reset": {}}));
     let (text, ended) = server.get("/api").await;
@@ -539,7 +572,8 @@ async fn a_restart_breaks_open_connections() {
 #[tokio::test(start_paused = true)]
 async fn a_realistic_server_takes_its_time() {
     let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
-    let server = Server(ApiServer::new(Settings { seed: Some(1), latency: Latency::realistic(), ..Settings::default() }, clock));
+    let server =
+        Server(ApiServer::new(Settings { seed: Some(1), latency: Latency::realistic(), ..Settings::default() }, clock));
     let (stop, mut tasks) = (Stop::new(), Tasks::default());
     tasks.spawn("controllers", {
         let (api, stop) = (server.0.clone(), stop.clone());
@@ -554,7 +588,8 @@ async fn a_realistic_server_takes_its_time() {
     };
     assert_eq!([after(4).await, after(2).await], [200, 404]);
     let owner = server.create("owner").await.value;
-    let reference = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}]);
+    let reference =
+        json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}]);
     server.ask("POST", CONFIGMAPS, json!({"metadata": {"name": "child", "ownerReferences": reference}})).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     server.ask("DELETE", &format!("{CONFIGMAPS}/owner"), Value::Null).await;

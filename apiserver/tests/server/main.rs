@@ -1,7 +1,10 @@
 //! The API server in the same process: its answers equal those of a real server, fault injection, and webhooks.
 
 mod applying;
-#[cfg_attr(not(feature = "cel"), expect(dead_code, reason = "the cases and their answers are for servers with all features"))]
+#[cfg_attr(
+    not(feature = "cel"),
+    expect(dead_code, reason = "the cases and their answers are for servers with all features")
+)]
 #[path = "../differ/mod.rs"]
 mod differ;
 mod faults;

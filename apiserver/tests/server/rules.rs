@@ -99,7 +99,11 @@ async fn send(api: &ApiServer, method: &str, uri: &str, body: &Value) -> (u16, V
     let request = Request::builder().method(method).uri(uri).header(header::CONTENT_TYPE, media);
     let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
     let response = api.respond(request.body(body).unwrap()).await.unwrap();
-    let warnings = response.headers().get_all(header::WARNING).iter().map(|value| String::from_utf8(value.as_bytes().to_vec()).unwrap());
+    let warnings = response
+        .headers()
+        .get_all(header::WARNING)
+        .iter()
+        .map(|value| String::from_utf8(value.as_bytes().to_vec()).unwrap());
     let answer = (response.status().as_u16(), warnings.collect());
     response.into_body().collect().await.unwrap();
     answer
@@ -122,7 +126,8 @@ async fn a_rule_with_a_message_of_protocol_buffers_is_accepted_with_a_warning_th
         let of_definition = format!("spec.validation.{text}");
         let created = send(&api, "POST", DEFINITIONS, &new(&definition(&["v1"], rule))).await;
         assert_eq!(created, (201, vec![warning(&of_definition)]));
-        let line = format!("WARN message=A validation rule is not enforced. definition=widgets.ex.dev rule={of_definition}");
+        let line =
+            format!("WARN message=A validation rule is not enforced. definition=widgets.ex.dev rule={of_definition}");
         assert_eq!(log.take(), [line]);
         let (one, repeated) = (format!("{WIDGETS}/a"), vec![warning(&text)]);
         assert_eq!(send(&api, "POST", WIDGETS, &widget()).await, (201, repeated.clone()));
@@ -142,8 +147,11 @@ fn about_the_wrong_rule() -> String {
     let shown = format!(
         "{{\"Rule\":{rule},\"Message\":\"\",\"MessageExpression\":\"\",\"Reason\":null,\"FieldPath\":\"\",\"OptionalOldSelf\":null}}"
     );
-    let error = "compilation failed: ERROR: <input>:1:10: undefined field 'nope'; ERROR: <input>:1:28: undefined field 'other'";
-    format!("openAPIV3Schema.x-kubernetes-validations[0].rule: the rule is not enforced: Invalid value: {shown}: {error}")
+    let error =
+        "compilation failed: ERROR: <input>:1:10: undefined field 'nope'; ERROR: <input>:1:28: undefined field 'other'";
+    format!(
+        "openAPIV3Schema.x-kubernetes-validations[0].rule: the rule is not enforced: Invalid value: {shown}: {error}"
+    )
 }
 
 #[cfg(feature = "cel")]
@@ -156,7 +164,9 @@ async fn loaded_rules_that_do_not_compile_are_logged_once_each_and_cause_warning
     assert_eq!(send(&api, "POST", "/_dev/load", &loaded).await.0, 200);
     let text = about_the_wrong_rule();
     let line = |version: &str| {
-        format!("WARN message=A stored schema is not fully enforced. definition=widgets.ex.dev version={version} reason={text}")
+        format!(
+            "WARN message=A stored schema is not fully enforced. definition=widgets.ex.dev version={version} reason={text}"
+        )
     };
     assert_eq!(log.take(), [line("v1"), line("v2")]);
     assert_eq!(send(&api, "POST", WIDGETS, &widget()).await, (201, vec![warning(&text)]));
@@ -169,9 +179,12 @@ async fn rules_in_the_journal_that_do_not_compile_are_logged_at_the_start() {
     let (log, _guard) = logged();
     let folder = tempfile::tempdir().unwrap();
     let (journal, ..) = Journal::open(folder.path()).unwrap();
-    let api = ApiServer::with_journal(Settings::default(), clock(), Some((journal, vec![definition(&["v1"], WRONG)], 5)));
+    let api =
+        ApiServer::with_journal(Settings::default(), clock(), Some((journal, vec![definition(&["v1"], WRONG)], 5)));
     let text = about_the_wrong_rule();
-    let line = format!("WARN message=A stored schema is not fully enforced. definition=widgets.ex.dev version=v1 reason={text}");
+    let line = format!(
+        "WARN message=A stored schema is not fully enforced. definition=widgets.ex.dev version=v1 reason={text}"
+    );
     assert_eq!(log.take(), [line]);
     assert_eq!(send(&api, "POST", WIDGETS, &widget()).await, (201, vec![warning(&text)]));
 }
@@ -183,8 +196,11 @@ async fn a_loaded_schema_that_cannot_be_read_is_logged() {
     let mut unreadable = definition(&["v1"], "true");
     unreadable["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = json!({"type": "array"});
     assert_eq!(send(&api, "POST", "/_dev/load", &json!({"objects": [unreadable]})).await.0, 200);
-    let reason = "openAPIV3Schema.type: the schema is not enforced: Invalid value: \"array\": must be object at the root";
-    let line = format!("WARN message=A stored schema is not fully enforced. definition=widgets.ex.dev version=v1 reason={reason}");
+    let reason =
+        "openAPIV3Schema.type: the schema is not enforced: Invalid value: \"array\": must be object at the root";
+    let line = format!(
+        "WARN message=A stored schema is not fully enforced. definition=widgets.ex.dev version=v1 reason={reason}"
+    );
     let lines = log.take();
     assert!(lines.contains(&line), "{lines:?}");
     assert_eq!(send(&api, "POST", WIDGETS, &widget()).await, (201, Vec::new()));
@@ -195,15 +211,21 @@ async fn a_loaded_schema_that_cannot_be_read_is_logged() {
 async fn a_server_without_expressions_warns_of_all_rules() {
     let (log, _guard) = logged();
     let api = server();
-    let text = "openAPIV3Schema: x-kubernetes-validations are not enforced: this server was built without the feature cel";
+    let text =
+        "openAPIV3Schema: x-kubernetes-validations are not enforced: this server was built without the feature cel";
     let of_definition = format!("spec.validation.{text}");
     let created = send(&api, "POST", DEFINITIONS, &new(&definition(&["v1"], "self.spec.size == 2"))).await;
     assert_eq!(created, (201, vec![warning(&of_definition)]));
-    assert_eq!(log.take(), [format!("WARN message=A validation rule is not enforced. definition=widgets.ex.dev rule={of_definition}")]);
+    assert_eq!(
+        log.take(),
+        [format!("WARN message=A validation rule is not enforced. definition=widgets.ex.dev rule={of_definition}")]
+    );
     assert_eq!(send(&api, "POST", WIDGETS, &widget()).await, (201, vec![warning(text)]));
     let folder = tempfile::tempdir().unwrap();
     let (journal, ..) = Journal::open(folder.path()).unwrap();
     drop(ApiServer::with_journal(Settings::default(), clock(), Some((journal, vec![definition(&["v1"], "false")], 5))));
-    let line = format!("WARN message=A stored schema is not fully enforced. definition=widgets.ex.dev version=v1 reason={text}");
+    let line = format!(
+        "WARN message=A stored schema is not fully enforced. definition=widgets.ex.dev version=v1 reason={text}"
+    );
     assert_eq!(log.take(), [line]);
 }

@@ -48,7 +48,8 @@ fn documented_as_missing() -> Vec<&'static str> {
 async fn resources_that_the_documentation_calls_missing_are_not_served() {
     let server = Embedded::new();
     let groups = get(&server, "/apis").await;
-    let versions = groups["groups"].as_array().into_iter().flatten().filter_map(|group| group["versions"].as_array()).flatten();
+    let versions =
+        groups["groups"].as_array().into_iter().flatten().filter_map(|group| group["versions"].as_array()).flatten();
     let versions: Vec<&str> = versions.filter_map(|version| version["groupVersion"].as_str()).collect();
     let mut served: Vec<String> = versions.iter().map(|&version| version.to_owned()).collect();
     for path in versions.iter().map(|version| format!("/apis/{version}")).chain(["/api/v1".to_owned()]) {
@@ -64,7 +65,8 @@ async fn resources_that_the_documentation_calls_missing_are_not_served() {
 }
 
 async fn get(server: &Embedded, path: &str) -> Value {
-    let answer = server.send(RequestUser::Administrator, Request::get(path).body(Bytes::new()).expect("a request")).await;
+    let answer =
+        server.send(RequestUser::Administrator, Request::get(path).body(Bytes::new()).expect("a request")).await;
     let body = answer.into_body().collect().await.expect("an answer in this process").to_bytes();
     serde_json::from_slice(&body).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
@@ -72,7 +74,8 @@ async fn get(server: &Embedded, path: &str) -> Value {
 #[test]
 fn every_difference_names_its_case_and_its_step() {
     for (case, at) in DIFFERENCES.iter().flat_map(|difference| difference.places) {
-        let is_a_step = at.split_once('/').is_some_and(|(step, rest)| step.parse::<usize>().is_ok() && !rest.is_empty());
+        let is_a_step =
+            at.split_once('/').is_some_and(|(step, rest)| step.parse::<usize>().is_ok() && !rest.is_empty());
         assert!(!case.contains('*') && is_a_step, "{case}: {at}");
     }
 }
@@ -86,14 +89,19 @@ fn is_whole_body(at: &str) -> bool {
 #[test]
 fn only_listed_bodies_differ_as_a_whole() {
     assert!(["5/body", "5/*", "5/b*", "5/body*", "5/body/*"].iter().all(|at| is_whole_body(at)));
-    assert!(!["5/body/spec/serviceAccount*", "5/body/items", "5/status", "5/lines/0/object"].iter().any(|at| is_whole_body(at)));
+    assert!(
+        !["5/body/spec/serviceAccount*", "5/body/items", "5/status", "5/lines/0/object"]
+            .iter()
+            .any(|at| is_whole_body(at))
+    );
     let places = DIFFERENCES.iter().flat_map(|difference| difference.places).filter(|(_, at)| is_whole_body(at));
     let places: Vec<(&str, &str)> = places.copied().collect();
     let listed: Vec<(&str, &str)> = WHOLE_BODIES.iter().map(|(case, at, _)| (*case, *at)).collect();
     assert_eq!(places, listed, "the allowed differences of whole bodies, in their order");
     for (case, at, reason) in WHOLE_BODIES {
         let (topic, name) = case.split_once(": ").expect("a place has a topic and a name");
-        let step: usize = at.strip_suffix("/body").and_then(|step| step.parse().ok()).expect("only whole bodies are listed");
+        let step: usize =
+            at.strip_suffix("/body").and_then(|step| step.parse().ok()).expect("only whole bodies are listed");
         let body = &answers::read(topic)[name][step - 1]["body"];
         assert!(body.is_string() || body.is_array(), "{case}: {at}: the parts of an object can be named: {reason}");
     }

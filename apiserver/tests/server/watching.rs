@@ -14,7 +14,12 @@ use crate::differ::run::{RequestUser, Server as _};
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
 
 async fn send(server: &Embedded, method: &str, path: &str, media: &str, body: Value) -> Value {
-    let request = Request::builder().method(method).uri(path).header("content-type", media).body(Bytes::from(body.to_string())).unwrap();
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", media)
+        .body(Bytes::from(body.to_string()))
+        .unwrap();
     let answer = server.send(RequestUser::Administrator, request).await.into_body().collect().await.unwrap().to_bytes();
     serde_json::from_slice(&answer).unwrap()
 }
@@ -22,8 +27,13 @@ async fn send(server: &Embedded, method: &str, path: &str, media: &str, body: Va
 #[tokio::test(start_paused = true)]
 async fn a_watch_sends_creations_changes_and_deletions() {
     let server = Embedded::new();
-    let request = Request::get(format!("{PATH}?watch=true&timeoutSeconds=60&labelSelector=a%3Db&allowWatchBookmarks=true"));
-    let mut lines = server.send(RequestUser::Administrator, request.body(Bytes::new()).unwrap()).await.into_body().into_data_stream();
+    let request =
+        Request::get(format!("{PATH}?watch=true&timeoutSeconds=60&labelSelector=a%3Db&allowWatchBookmarks=true"));
+    let mut lines = server
+        .send(RequestUser::Administrator, request.body(Bytes::new()).unwrap())
+        .await
+        .into_body()
+        .into_data_stream();
     let body = |labels: Value| json!({"metadata": {"name": "x", "labels": labels}});
     let (merge, one) = ("application/merge-patch+json", format!("{PATH}/x"));
     send(&server, "POST", PATH, "application/json", body(json!({"a": "b"}))).await;
@@ -46,7 +56,8 @@ async fn a_watch_sends_creations_changes_and_deletions() {
 async fn a_watch_with_a_negative_time_ends_at_once() {
     let server = Embedded::new();
     let begun_at = tokio::time::Instant::now();
-    let request = Request::get(format!("{PATH}?watch=true&timeoutSeconds=-1&resourceVersion=1")).body(Bytes::new()).unwrap();
+    let request =
+        Request::get(format!("{PATH}?watch=true&timeoutSeconds=-1&resourceVersion=1")).body(Bytes::new()).unwrap();
     server.send(RequestUser::Administrator, request).await.into_body().collect().await.unwrap();
     assert_eq!(begun_at.elapsed(), std::time::Duration::ZERO);
 }

@@ -56,7 +56,13 @@ impl World {
         };
         let webhooks = Caller { services: BTreeMap::new(), hook: Some(Arc::new(hook)) };
         let world = Self { api: api(webhooks), questions };
-        world.send("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(&json!({"strategy": "None"}))).await;
+        world
+            .send(
+                "POST",
+                "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+                definition(&json!({"strategy": "None"})),
+            )
+            .await;
         world
     }
 
@@ -67,9 +73,15 @@ impl World {
 
     async fn send_as(&self, method: &str, uri: &str, media: &str, body: Value) -> Answer {
         let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
-        let request = Request::builder().method(method).uri(uri).header(header::CONTENT_TYPE, media).body(body).unwrap();
+        let request =
+            Request::builder().method(method).uri(uri).header(header::CONTENT_TYPE, media).body(body).unwrap();
         let response = self.api.respond(request).await.unwrap();
-        let warnings = response.headers().get_all(header::WARNING).iter().map(|value| value.to_str().unwrap().to_owned()).collect();
+        let warnings = response
+            .headers()
+            .get_all(header::WARNING)
+            .iter()
+            .map(|value| value.to_str().unwrap().to_owned())
+            .collect();
         let status = response.status().as_u16();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         Answer { status, value: serde_json::from_slice(&body).unwrap_or_default(), warnings }
@@ -181,7 +193,17 @@ async fn every_write_passes_the_webhooks() {
     world.send("DELETE", &format!("{WIDGETS}?dryRun=All"), Value::Null).await;
     assert_eq!(
         world.asked(),
-        ["CREATE a", "UPDATE a", "UPDATE a status", "UPDATE a scale", "CREATE b", "UPDATE b", "DELETE a", "UPDATE a", "DELETE"]
+        [
+            "CREATE a",
+            "UPDATE a",
+            "UPDATE a status",
+            "UPDATE a scale",
+            "CREATE b",
+            "UPDATE b",
+            "DELETE a",
+            "UPDATE a",
+            "DELETE"
+        ]
     );
     assert_eq!(world.get(&a).await.status, 404);
     assert_eq!(world.get(&format!("{WIDGETS}/b")).await.status, 200);
@@ -199,9 +221,15 @@ async fn a_mutating_webhook_sees_the_object_before_it_has_an_id_and_a_validating
     let (mutating, validating) = (&questions[0], &questions[1]);
     assert_eq!((mutating.get("name"), &mutating["object"]["spec"]["mode"]), (None, &json!("slow")));
     let metadata = &mutating["object"]["metadata"];
-    assert!(metadata["managedFields"].is_array() && metadata.get("uid").is_none() && metadata.get("generation").is_none(), "{metadata}");
+    assert!(
+        metadata["managedFields"].is_array() && metadata.get("uid").is_none() && metadata.get("generation").is_none(),
+        "{metadata}"
+    );
     let metadata = &validating["object"]["metadata"];
-    assert!(metadata["uid"].is_string() && metadata["generation"] == 1 && metadata.get("resourceVersion").is_none(), "{metadata}");
+    assert!(
+        metadata["uid"].is_string() && metadata["generation"] == 1 && metadata.get("resourceVersion").is_none(),
+        "{metadata}"
+    );
     assert_eq!(validating["name"], metadata["name"]);
     let options = json!({"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me"});
     assert_eq!((&mutating["options"], &mutating["userInfo"]["username"]), (&options, &json!("dev-admin")));
@@ -237,7 +265,11 @@ async fn patches_are_applied_in_order_and_go_through_the_schema() {
 async fn a_mutating_webhook_can_mend_an_object_and_an_invalid_one_is_not_validated_by_others() {
     let world = World::new(|url, request| {
         let is_small = request["object"]["spec"]["size"] == 0;
-        if url.contains("m.ex.dev") && is_small { patched(json!([{"op": "replace", "path": "/spec/size", "value": 5}])) } else { allowed() }
+        if url.contains("m.ex.dev") && is_small {
+            patched(json!([{"op": "replace", "path": "/spec/size", "value": 5}]))
+        } else {
+            allowed()
+        }
     })
     .await;
     world.guard("Validating", "v.ex.dev", Value::Null).await;
@@ -283,7 +315,9 @@ async fn rules_selectors_and_conditions_choose_the_requests() {
     world.send("PATCH", &format!("{WIDGETS}/a"), json!({"metadata": {"labels": {"a": "b"}}})).await;
     assert_eq!(world.asked(), ["UPDATE a"]);
     let by_namespace = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "other"}}});
-    world.send("DELETE", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/l.ex.dev", Value::Null).await;
+    world
+        .send("DELETE", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/l.ex.dev", Value::Null)
+        .await;
     world.guard("Validating", "n.ex.dev", by_namespace).await;
     world.create("b").await;
     assert_eq!(world.asked(), [""; 0]);
@@ -306,14 +340,18 @@ async fn a_dry_run_passes_only_webhooks_without_side_effects() {
 async fn a_fault_lets_the_call_of_a_webhook_fail() {
     let world = World::new(|_, _| allowed()).await;
     world.guard("Validating", "v.ex.dev", Value::Null).await;
-    for (kind, text) in [("timeout", "context deadline exceeded"), ("refused", "connection refused"), ("500", "an error on the server")] {
-        world
-            .api
-            .replace_faults(vec![serde_json::from_value(json!({"action": {"webhookFail": {"name": "v.ex.dev", "kind": kind}}})).unwrap()]);
+    for (kind, text) in
+        [("timeout", "context deadline exceeded"), ("refused", "connection refused"), ("500", "an error on the server")]
+    {
+        world.api.replace_faults(vec![
+            serde_json::from_value(json!({"action": {"webhookFail": {"name": "v.ex.dev", "kind": kind}}})).unwrap(),
+        ]);
         let failed = world.create("a").await;
         assert!(failed.status == 500 && failed.value["message"].as_str().unwrap().contains(text), "{}", failed.value);
     }
-    world.api.replace_faults(vec![serde_json::from_value(json!({"action": {"webhookFail": {"name": "other", "kind": "500"}}})).unwrap()]);
+    world.api.replace_faults(vec![
+        serde_json::from_value(json!({"action": {"webhookFail": {"name": "other", "kind": "500"}}})).unwrap(),
+    ]);
     assert_eq!(world.create("a").await.status, 201);
 }
 
@@ -335,7 +373,8 @@ async fn the_controllers_pass_the_webhooks_and_try_again() {
     let is_open = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let gate = Arc::clone(&is_open);
     let world = World::new(move |_, request| {
-        let is_collected = request["operation"] == "DELETE" && request["userInfo"]["username"] == "system:kube-controller-manager";
+        let is_collected =
+            request["operation"] == "DELETE" && request["userInfo"]["username"] == "system:kube-controller-manager";
         Ok(json!({"allowed": !is_collected || gate.load(std::sync::atomic::Ordering::Relaxed)}))
     })
     .await;
@@ -370,7 +409,9 @@ async fn webhooks_get_the_options_of_deletions_and_evictions() {
         "preconditions": {"uid": uid}});
     assert_eq!(options, told);
     let pods = "/api/v1/namespaces/default/pods";
-    world.send("POST", pods, json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})).await;
+    world
+        .send("POST", pods, json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}))
+        .await;
     world.questions.lock().clear();
     let evicted = world.send("POST", &format!("{pods}/p/eviction"), json!({"metadata": {"name": "p"}})).await;
     assert_eq!((evicted.status, world.asked()), (201, vec!["CREATE p eviction".to_owned()]));
@@ -387,7 +428,8 @@ async fn a_mutating_webhook_may_not_make_another_object_of_one_that_is_there() {
     world.guard("Mutating", "m.ex.dev", Value::Null).await;
     world.create("a").await;
     let change = async |path: &str| {
-        let answer = world.send("PATCH", &format!("{WIDGETS}/a"), json!({"metadata": {"annotations": {"change": path}}})).await;
+        let answer =
+            world.send("PATCH", &format!("{WIDGETS}/a"), json!({"metadata": {"annotations": {"change": path}}})).await;
         (answer.status, answer.value["details"]["causes"][0]["field"].clone())
     };
     assert_eq!(change("/metadata/namespace").await, (400, Value::Null));
@@ -409,8 +451,15 @@ async fn a_server_is_not_settled_while_a_controller_waits_for_a_webhook() {
         };
         Some(answer.boxed())
     };
-    let world = World { api: api(Caller { services: BTreeMap::new(), hook: Some(Arc::new(hook)) }), questions: Arc::default() };
-    world.send("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(&json!({"strategy": "None"}))).await;
+    let world =
+        World { api: api(Caller { services: BTreeMap::new(), hook: Some(Arc::new(hook)) }), questions: Arc::default() };
+    world
+        .send(
+            "POST",
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            definition(&json!({"strategy": "None"})),
+        )
+        .await;
     world.guard("Validating", "v.ex.dev", Value::Null).await;
     let (stop, mut tasks) = orphan(&world).await;
     while !world.api.is_settled() {
@@ -426,9 +475,18 @@ async fn a_server_is_not_settled_while_a_controller_waits_for_a_webhook() {
 async fn conditions_may_ask_who_may_do_what() {
     let world = World::new(|_, _| allowed()).await;
     for (name, expression) in [
-        ("yes.ex.dev", "authorizer.group('').resource('secrets').namespace('default').name('x').check('get').allowed()"),
-        ("own.ex.dev", "authorizer.requestResource.check('create').allowed() && authorizer.path('/healthz').check('get').allowed()"),
-        ("no.ex.dev", "authorizer.serviceAccount('default', 'nobody').group('').resource('secrets').check('get').allowed()"),
+        (
+            "yes.ex.dev",
+            "authorizer.group('').resource('secrets').namespace('default').name('x').check('get').allowed()",
+        ),
+        (
+            "own.ex.dev",
+            "authorizer.requestResource.check('create').allowed() && authorizer.path('/healthz').check('get').allowed()",
+        ),
+        (
+            "no.ex.dev",
+            "authorizer.serviceAccount('default', 'nobody').group('').resource('secrets').check('get').allowed()",
+        ),
     ] {
         world.guard("Validating", name, json!({"matchConditions": [{"name": "c", "expression": expression}]})).await;
     }
@@ -440,7 +498,8 @@ async fn conditions_may_ask_who_may_do_what() {
 #[tokio::test(start_paused = true)]
 async fn a_server_without_expressions_warns_of_conditions_and_calls_the_webhook_in_any_case() {
     let world = World::new(|_, _| allowed()).await;
-    let warnings = world.guard("Validating", "v.ex.dev", json!({"matchConditions": [{"name": "c", "expression": "false"}]})).await;
+    let warnings =
+        world.guard("Validating", "v.ex.dev", json!({"matchConditions": [{"name": "c", "expression": "false"}]})).await;
     let text = "webhooks[0].matchConditions: not evaluated, and the webhook is called in any case: \
                 this server was built without the feature cel";
     assert_eq!(warnings, [format!("299 - \"{text}\"")]);
@@ -470,8 +529,7 @@ async fn converting(fail: impl Fn(&Value) -> bool + Send + Sync + 'static) -> Wo
         Ok(json!({"result": {"status": "Success"}, "convertedObjects": converted}))
     })
     .await;
-    let conversion =
-        json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://conv/"}}});
+    let conversion = json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://conv/"}}});
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.ex.dev";
     let changed = world.send("PATCH", path, json!({"spec": {"conversion": conversion}})).await;
     assert_eq!(changed.status, 200, "{}", changed.value);
@@ -515,7 +573,8 @@ async fn watches_send_converted_objects() {
         text.push_str(std::str::from_utf8(&piece.unwrap()).unwrap());
     }
     let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let told: Vec<(&str, &Value)> = events.iter().map(|event| (event["type"].as_str().unwrap(), &event["object"]["spec"]["hue"])).collect();
+    let told: Vec<(&str, &Value)> =
+        events.iter().map(|event| (event["type"].as_str().unwrap(), &event["object"]["spec"]["hue"])).collect();
     let (red, blue) = (json!("red"), json!("blue"));
     assert_eq!(told, [("ADDED", &red), ("MODIFIED", &blue), ("DELETED", &blue), ("ERROR", &Value::Null)]);
     assert_eq!(events[3]["object"]["code"], 500);
@@ -546,13 +605,18 @@ async fn a_fault_lets_the_call_of_a_conversion_webhook_fail() {
         let rule = json!({"action": {"webhookFail": action}, "times": times});
         world.api.replace_faults(vec![serde_json::from_value(rule).unwrap()]);
     };
-    for (kind, text) in [("timeout", "context deadline exceeded"), ("refused", "connection refused"), ("500", "an error on the server")] {
+    for (kind, text) in
+        [("timeout", "context deadline exceeded"), ("refused", "connection refused"), ("500", "an error on the server")]
+    {
         fail(json!({"name": "widgets.ex.dev", "kind": kind}), 1);
         // Writes in the stored version call no webhook, and do not count.
         assert_eq!(world.send("PATCH", &format!("{WIDGETS}/a"), json!({"spec": {"color": kind}})).await.status, 200);
         let failed = world.get(&format!("{CONVERTED}/a")).await;
         let message = failed.value["message"].as_str().unwrap();
-        assert!(failed.status == 500 && message.starts_with("conversion webhook for ex.dev/v1, Kind=Widget failed: "), "{message}");
+        assert!(
+            failed.status == 500 && message.starts_with("conversion webhook for ex.dev/v1, Kind=Widget failed: "),
+            "{message}"
+        );
         assert!(message.contains(text), "{message}");
         assert_eq!(world.get(&format!("{CONVERTED}/a")).await.value["spec"]["hue"], kind);
     }
@@ -581,8 +645,7 @@ async fn a_conversion_webhook_sees_the_defaults_of_the_stored_version() {
     assert_eq!(stored["spec"], json!({"color": "red", "mode": "slow"}));
     // A later default is applied, too, although no object has stored it.
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.ex.dev";
-    let default =
-        json!([{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size/default", "value": 7}]);
+    let default = json!([{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size/default", "value": 7}]);
     let changed = world.send_as("PATCH", path, "application/json-patch+json", default).await;
     assert_eq!(changed.status, 200, "{}", changed.value);
     for _ in 0..2 {
@@ -597,7 +660,10 @@ async fn a_webhook_is_called_over_tls() {
     kopfd_base::http::install_crypto_provider();
     let made = rcgen::generate_simple_self_signed(vec!["hook.default.svc".to_owned()]).unwrap();
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
-    let config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key).unwrap();
+    let config = rustls::ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let local = format!("https://127.0.0.1:{}", listener.local_addr().unwrap().port());
     let (stop, mut tasks) = (Stop::new(), Tasks::default());
@@ -609,7 +675,8 @@ async fn a_webhook_is_called_over_tls() {
                 loop {
                     let (stream, _) = listener.accept().await.unwrap();
                     let stream = acceptor.accept(stream).await.unwrap();
-                    let served = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(review));
+                    let served = hyper::server::conn::http1::Builder::new()
+                        .serve_connection(TokioIo::new(stream), service_fn(review));
                     served.await.unwrap();
                 }
             };
@@ -618,11 +685,22 @@ async fn a_webhook_is_called_over_tls() {
     });
     let services = BTreeMap::from([("default/hook".to_owned(), local)]);
     let world = World { api: api(Caller { services, hook: None }), questions: Arc::default() };
-    world.send("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(&json!({"strategy": "None"}))).await;
+    world
+        .send(
+            "POST",
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            definition(&json!({"strategy": "None"})),
+        )
+        .await;
     let client = json!({"service": {"namespace": "default", "name": "hook", "path": "/x"}, "caBundle": STANDARD.encode(made.cert.pem())});
     world.guard("Mutating", "m.ex.dev", json!({"clientConfig": client})).await;
     let created = world.create("a").await;
-    assert_eq!((created.status, &created.value["spec"]["color"]), (201, &json!("from /x?timeout=10s")), "{}", created.value);
+    assert_eq!(
+        (created.status, &created.value["spec"]["color"]),
+        (201, &json!("from /x?timeout=10s")),
+        "{}",
+        created.value
+    );
     stop.request("the end");
     tasks.finish(std::time::Duration::from_secs(1)).await;
 }

@@ -69,8 +69,8 @@ pub async fn read_body(mut body: Incoming, limits: BodyLimits) -> Result<Bytes, 
     }
 }
 
-/// Reads a whole body that shares a budget of bytes with others: one permit of the semaphore for each byte, until the returned permits are
-/// dropped. A client that sends little takes little of it, whatever size it has announced.
+/// Reads a whole body that shares a budget of bytes with others: one permit of the semaphore for each byte, until the
+/// returned permits are dropped. A client that sends little takes little of it, whatever size it has announced.
 ///
 /// # Errors
 /// If the body is too large or too slow, the budget is used up, or the connection breaks.
@@ -103,9 +103,9 @@ pub async fn read_body_within(
 }
 
 impl Rest {
-    /// Returns the answer to a request whose body is too large. A client that is still sending may not read yet, so the rest of the body
-    /// is received up to a limit. The unread part is kept with the answer: HTTP/2 cancels a stream whose request is dropped before its
-    /// answer.
+    /// Returns the answer to a request whose body is too large. A client that is still sending may not read yet, so the
+    /// rest of the body is received up to a limit. The unread part is kept with the answer: HTTP/2 cancels a stream
+    /// whose request is dropped before its answer.
     pub async fn answer<B>(mut self, answer: Response<B>) -> Response<UnsyncBoxBody<Bytes, B::Error>>
     where
         B: Body<Data = Bytes> + Send + 'static,

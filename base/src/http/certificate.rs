@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
 use rustls::client::danger::ServerCertVerifier as _;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -71,7 +73,9 @@ impl Certificate {
     /// # Errors
     /// If they cannot be read, do not belong together, or the password is wrong.
     pub fn read_encrypted(chain: &Path, key: &Path, password: Option<&str>) -> Result<Self, CertificateError> {
-        let read = |path: &Path| std::fs::read_to_string(path).map_err(|error| CertificateError::File(path.display().to_string(), error));
+        let read = |path: &Path| {
+            std::fs::read_to_string(path).map_err(|error| CertificateError::File(path.display().to_string(), error))
+        };
         let (chain, key) = (read(chain)?, read(key)?);
         let key = match password {
             Some(password) => decrypted(&key, password).map_err(CertificateError::Decrypt)?,
@@ -112,7 +116,8 @@ impl Certificate {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(self.chain.as_bytes()).collect();
         let (Ok(chain), Ok(name)) = (chain, ServerName::try_from(name)) else { return false };
         let Some((leaf, intermediates)) = chain.split_first() else { return false };
-        let moment = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(now.as_second()).unwrap_or_default()));
+        let moment =
+            UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(now.as_second()).unwrap_or_default()));
         Trust::of_pem(authorities.as_bytes()).verify_server_cert(leaf, intermediates, &name, &[], moment).is_ok()
     }
 
@@ -123,7 +128,9 @@ impl Certificate {
 
     /// Returns the certificate and key for rustls.
     pub(super) fn certified_key(&self) -> Result<Arc<CertifiedKey>, CertificateError> {
-        let chain = CertificateDer::pem_slice_iter(self.chain.as_bytes()).collect::<Result<Vec<_>, _>>().map_err(CertificateError::Read)?;
+        let chain = CertificateDer::pem_slice_iter(self.chain.as_bytes())
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(CertificateError::Read)?;
         let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).map_err(CertificateError::Read)?;
         let certified = CertifiedKey::from_der(chain, key, &crypto_provider()).map_err(CertificateError::Use)?;
         Ok(Arc::new(certified))
@@ -246,7 +253,8 @@ mod tests {
     #[test]
     fn a_stored_authority_issues_as_the_original_one() {
         let now: Timestamp = "2027-05-01T12:00:00Z".parse().unwrap();
-        let original = Authority::make("an authority", Validity::starting(now, SignedDuration::from_hours(48))).unwrap();
+        let original =
+            Authority::make("an authority", Validity::starting(now, SignedDuration::from_hours(48))).unwrap();
         let stored = original.to_certificate();
         let authority = Authority::read("an authority", &stored).unwrap();
         assert_eq!((authority.pem(), authority.to_certificate()), (original.pem(), stored.clone()));

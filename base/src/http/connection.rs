@@ -34,8 +34,8 @@ use crate::kit::Stop;
 
 /// Concurrent requests on one HTTP/2 connection: enough for all watches of a large operator.
 const MAX_STREAMS: u32 = 4_000;
-/// Time that a connection has for its first request before it may be closed in favour of others. Without it, a busy listener would close each
-/// connection that it accepts above its limit.
+/// Time that a connection has for its first request before it may be closed in favour of others. Without it, a busy
+/// listener would close each connection that it accepts above its limit.
 pub(super) const FIRST_REQUEST: Duration = Duration::from_millis(500);
 /// Interval of pings to silent HTTP/2 clients.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
@@ -153,7 +153,8 @@ impl Drop for Entry {
 }
 
 /// The service of a connection.
-pub(super) type ConnectionService = BoxCloneService<Request<Incoming>, Response<UnsyncBoxBody<Bytes, AnswerError>>, AnswerError>;
+pub(super) type ConnectionService =
+    BoxCloneService<Request<Incoming>, Response<UnsyncBoxBody<Bytes, AnswerError>>, AnswerError>;
 
 /// The reason why there is no answer, or the rest of one is missing.
 #[derive(Debug, thiserror::Error)]
@@ -197,7 +198,10 @@ impl Body for PendingBody {
     type Data = Bytes;
     type Error = AnswerError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
         Pin::new(&mut self.body).poll_frame(context)
     }
 
@@ -302,7 +306,13 @@ struct Stream {
 impl Stream {
     fn certificates(&self) -> Arc<[CertificateDer<'static>]> {
         let Io::Tls(tls) = &self.io else { return Arc::default() };
-        tls.get_ref().1.peer_certificates().unwrap_or_default().iter().map(|certificate| certificate.clone().into_owned()).collect()
+        tls.get_ref()
+            .1
+            .peer_certificates()
+            .unwrap_or_default()
+            .iter()
+            .map(|certificate| certificate.clone().into_owned())
+            .collect()
     }
 }
 
@@ -330,7 +340,11 @@ macro_rules! forward {
 }
 
 impl AsyncRead for Stream {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         forward!(self, poll_read, context, buffer)
     }
 }
@@ -348,7 +362,11 @@ impl AsyncWrite for Stream {
         forward!(self, poll_shutdown, context)
     }
 
-    fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffers: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         forward!(self, poll_write_vectored, context, buffers)
     }
 

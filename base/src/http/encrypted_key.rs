@@ -50,8 +50,7 @@ KKI4d07tZlGhpmt/uKei4QFgbMAp0H19FvS7qZkC39K/2wZb20ZTgZg4\n\
         assert_eq!(decrypted(KEY, "correct-horse").unwrap(), DECRYPTED);
         assert_eq!(decrypted(DECRYPTED, "any").unwrap(), DECRYPTED);
         assert!(decrypted(KEY, "wrong").unwrap_err().contains("the password is wrong"));
-        let old =
-            "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA\n-----END EC PRIVATE KEY-----\n";
+        let old = "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA\n-----END EC PRIVATE KEY-----\n";
         assert!(decrypted(old, "any").unwrap_err().contains("openssl pkcs8 -topk8"));
     }
 }

@@ -8,8 +8,8 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Limits for the clients of a listener.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Maximum number of connections; fewer if the process may not open as many files. Beyond it, idle connections are closed, the longest
-    /// idle first.
+    /// Maximum number of connections; fewer if the process may not open as many files. Beyond it, idle connections are
+    /// closed, the longest idle first.
     pub connections: usize,
     /// Time limit of a client for its handshake, and for the head of a request.
     pub head_timeout: Duration,

@@ -54,7 +54,10 @@ impl Listener {
     ///
     /// # Errors
     /// If none can be used, or there is none.
-    pub async fn bind_first(addresses: impl IntoIterator<Item = SocketAddr>, tls: Option<&ServerTls>) -> io::Result<Self> {
+    pub async fn bind_first(
+        addresses: impl IntoIterator<Item = SocketAddr>,
+        tls: Option<&ServerTls>,
+    ) -> io::Result<Self> {
         let mut failure = io::Error::other("the host has no address");
         for address in addresses {
             match Self::bind(address, tls.cloned()).await {
@@ -65,7 +68,8 @@ impl Listener {
         Err(failure)
     }
 
-    /// Opens a socket at a host of this machine. All interfaces (`None`) are those of IPv6 and IPv4, or only those of IPv4.
+    /// Opens a socket at a host of this machine. All interfaces (`None`) are those of IPv6 and IPv4, or only those of
+    /// IPv4.
     ///
     /// # Errors
     /// If the host has no address that can be used.
@@ -97,15 +101,21 @@ impl Listener {
     /// Serves clients until the stop, and then until their requests have ended or the grace period is over.
     pub async fn serve<S, B>(self, service: S, stop: Stop)
     where
-        S: tower::Service<Request<Incoming>, Response = Response<B>, Error: Into<BoxError>, Future: Send> + Clone + Send + 'static,
+        S: tower::Service<Request<Incoming>, Response = Response<B>, Error: Into<BoxError>, Future: Send>
+            + Clone
+            + Send
+            + 'static,
         B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin + Send + 'static,
     {
-        let answered = |answer: Response<B>| answer.map(|body| body.map_err(|error| AnswerError::from(error.into())).boxed_unsync());
+        let answered = |answer: Response<B>| {
+            answer.map(|body| body.map_err(|error| AnswerError::from(error.into())).boxed_unsync())
+        };
         let service = service.map_response(answered).map_err(|error: S::Error| AnswerError::from(error.into()));
         self.accept(BoxCloneService::new(service), stop).await;
     }
 
-    /// Serves clients with a service of one type: all listeners share the code of connections, which is compiled in this package.
+    /// Serves clients with a service of one type: all listeners share the code of connections, which is compiled in
+    /// this package.
     fn accept(self, service: ConnectionService, stop: Stop) -> BoxFuture<'static, ()> {
         Box::pin(self.accept_until(service, stop))
     }
@@ -157,6 +167,7 @@ impl Listener {
 
 /// Returns the number of connections that the file limit of the process allows.
 fn file_limit() -> usize {
-    let files = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
+    let files =
+        getrlimit(Resource::Nofile).current.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
     files - OTHER_FILES.min(files / 2)
 }

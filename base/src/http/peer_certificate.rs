@@ -59,7 +59,9 @@ impl PeerCertificate {
             version: fields.version() as u8 + 1,
             serial_number: hexadecimal(fields.serial_number().as_bytes()).to_uppercase(),
             validity: Validity::of(fields.validity()),
-            alternative_names: names.map(|(_, names)| names.0.iter().filter_map(alternative_name).collect()).unwrap_or_default(),
+            alternative_names: names
+                .map(|(_, names)| names.0.iter().filter_map(alternative_name).collect())
+                .unwrap_or_default(),
         })
     }
 }
@@ -67,7 +69,8 @@ impl PeerCertificate {
 fn parts(name: &Name) -> Vec<(String, String)> {
     let part = |attribute: &x509_cert::attr::AttributeTypeAndValue| {
         let oid = attribute.oid.to_string();
-        let key = ATTRIBUTES.iter().find(|(known, _)| *known == oid).map_or(oid.clone(), |(_, name)| (*name).to_owned());
+        let key =
+            ATTRIBUTES.iter().find(|(known, _)| *known == oid).map_or(oid.clone(), |(_, name)| (*name).to_owned());
         (key, String::from_utf8_lossy(attribute.value.value()).into_owned())
     };
     name.iter().map(part).collect()
@@ -100,11 +103,15 @@ mod tests {
         let authority = Authority::make("an authority", validity).unwrap();
         let names = ["hook.svc".to_owned(), "10.0.0.1".to_owned(), "::1".to_owned()];
         let issued = authority.issue(&names, validity).unwrap();
-        let certificate = PeerCertificate::read(&CertificateDer::from_pem_slice(issued.chain.as_bytes()).unwrap()).unwrap();
+        let certificate =
+            PeerCertificate::read(&CertificateDer::from_pem_slice(issued.chain.as_bytes()).unwrap()).unwrap();
         let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         assert_eq!(certificate.issuer, [pair("commonName", "an authority")]);
         assert_eq!(certificate.subject.last(), Some(&pair("commonName", "hook.svc")));
-        assert_eq!(certificate.alternative_names, [pair("DNS", "hook.svc"), pair("IP Address", "10.0.0.1"), pair("IP Address", "::1")]);
+        assert_eq!(
+            certificate.alternative_names,
+            [pair("DNS", "hook.svc"), pair("IP Address", "10.0.0.1"), pair("IP Address", "::1")]
+        );
         assert_eq!((certificate.version, certificate.validity), (3, validity));
         assert!(PeerCertificate::read(&CertificateDer::from(b"nonsense".to_vec())).is_none());
     }

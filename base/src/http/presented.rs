@@ -1,4 +1,5 @@
-//! The certificate that a server presents, without verification: it is used to recognise the server, and nothing is sent to it.
+//! The certificate that a server presents, without verification: it is used to recognise the server, and nothing is
+//! sent to it.
 
 use std::io;
 use std::sync::Arc;
@@ -22,7 +23,8 @@ use super::provider::crypto_provider;
 pub async fn presented_certificate(host: &str, port: u16, limit: Duration) -> io::Result<PeerCertificate> {
     let provider = crypto_provider();
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
-    let builder = builder.with_safe_default_protocol_versions().expect("the provider supports the default versions of TLS");
+    let builder =
+        builder.with_safe_default_protocol_versions().expect("the provider supports the default versions of TLS");
     let verifier = Arc::new(Anyone(provider));
     let config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
     let host = host.trim_matches(['[', ']']);

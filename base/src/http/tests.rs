@@ -35,7 +35,8 @@ struct Server {
 
 impl Server {
     async fn start(limits: Limits, tls: Option<ServerTls>) -> Self {
-        let listener = Listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), tls).await.unwrap().with_limits(limits);
+        let listener =
+            Listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), tls).await.unwrap().with_limits(limits);
         let (address, stop) = (listener.address(), Stop::new());
         let (arrived, go_on) = (Arc::new(Semaphore::new(0)), Arc::new(Notify::new()));
         let service = tower::service_fn({
@@ -68,7 +69,9 @@ impl Server {
     }
 
     async fn connect_tls(&self, config: rustls::ClientConfig) -> std::io::Result<TlsStream<TcpStream>> {
-        TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost").unwrap(), self.connect().await).await
+        TlsConnector::from(Arc::new(config))
+            .connect(ServerName::try_from("localhost").unwrap(), self.connect().await)
+            .await
     }
 }
 

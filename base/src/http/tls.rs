@@ -16,7 +16,8 @@ use super::certificate::{Certificate, CertificateError};
 use super::provider::crypto_provider;
 use crate::kit::Stop;
 
-/// Interval of rereading the files of a certificate: often enough, since certificates are renewed days before they expire.
+/// Interval of rereading the files of a certificate: often enough, since certificates are renewed days before they
+/// expire.
 const REREAD_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The TLS settings of a listener. Clones share the certificate.
@@ -56,12 +57,16 @@ impl ServerTls {
         Self::with_client_authorities(certificate, None)
     }
 
-    /// Returns settings with a certificate that request client certificates of these authorities (PEM). Clients without a certificate are
-    /// accepted, too: the service decides about their permissions. Certificates of other authorities are refused.
+    /// Returns settings with a certificate that request client certificates of these authorities (PEM). Clients without
+    /// a certificate are accepted, too: the service decides about their permissions. Certificates of other authorities
+    /// are refused.
     ///
     /// # Errors
     /// If a certificate cannot be used.
-    pub fn with_client_authorities(certificate: &Certificate, authorities: Option<&str>) -> Result<Self, CertificateError> {
+    pub fn with_client_authorities(
+        certificate: &Certificate,
+        authorities: Option<&str>,
+    ) -> Result<Self, CertificateError> {
         Self::for_clients(certificate, authorities.map_or(Clients::Anyone, Clients::Verified))
     }
 
@@ -82,7 +87,8 @@ impl ServerTls {
                     roots.add(authority.map_err(CertificateError::Read)?).map_err(CertificateError::Use)?;
                 }
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-                let verifier = if matches!(clients, Clients::Verified(_)) { verifier.allow_unauthenticated() } else { verifier };
+                let verifier =
+                    if matches!(clients, Clients::Verified(_)) { verifier.allow_unauthenticated() } else { verifier };
                 builder.with_client_cert_verifier(verifier.build().map_err(CertificateError::Authorities)?)
             }
         };
@@ -100,8 +106,8 @@ impl ServerTls {
         Ok(())
     }
 
-    /// Watches the files of a certificate until the stop: changes apply to new connections. Unusable files, for example because only one
-    /// of them was replaced yet, are logged once and change nothing.
+    /// Watches the files of a certificate until the stop: changes apply to new connections. Unusable files, for example
+    /// because only one of them was replaced yet, are logged once and change nothing.
     pub async fn follow(&self, chain: PathBuf, key: PathBuf, stop: Stop) {
         let mut known = Certificate::read(&chain, &key).ok();
         let mut is_broken = false;

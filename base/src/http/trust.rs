@@ -1,7 +1,8 @@
 //! Verification of servers by configured authorities, with the rules of Go's clients.
 //!
-//! Go accepts a server certificate that is itself one of the configured authorities, even if it may sign others. kopf's webhook servers and
-//! the API servers of small clusters have such certificates; webpki alone refuses them (`CaUsedAsEndEntity`).
+//! Go accepts a server certificate that is itself one of the configured authorities, even if it may sign others. kopf's
+//! webhook servers and the API servers of small clusters have such certificates; webpki alone refuses them
+//! (`CaUsedAsEndEntity`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -61,7 +62,11 @@ impl Trust {
     /// Trusts these authorities.
     pub fn new(certificates: Vec<CertificateDer<'static>>) -> Self {
         let provider = crypto_provider();
-        Self { authorities: ArcSwap::from_pointee(Authorities::new(certificates, Arc::clone(&provider))), file: None, provider }
+        Self {
+            authorities: ArcSwap::from_pointee(Authorities::new(certificates, Arc::clone(&provider))),
+            file: None,
+            provider,
+        }
     }
 
     /// Trusts the authorities of a PEM text; other sections in it are skipped.
@@ -85,7 +90,8 @@ impl Trust {
     /// Returns the TLS settings of a client without a certificate of its own.
     pub fn client_config(self) -> ClientConfig {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&self.provider));
-        let builder = builder.with_safe_default_protocol_versions().expect("the provider supports the default versions of TLS");
+        let builder =
+            builder.with_safe_default_protocol_versions().expect("the provider supports the default versions of TLS");
         builder.dangerous().with_custom_certificate_verifier(Arc::new(self)).with_no_client_auth()
     }
 
@@ -154,8 +160,13 @@ impl ServerCertVerifier for Trust {
     }
 }
 
-/// Runs Go's checks of a server certificate that is itself an authority: everything except signatures, since there is no chain.
-fn verify_authority_as_server(certificate: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> Result<(), Error> {
+/// Runs Go's checks of a server certificate that is itself an authority: everything except signatures, since there is
+/// no chain.
+fn verify_authority_as_server(
+    certificate: &CertificateDer<'_>,
+    name: &ServerName<'_>,
+    now: UnixTime,
+) -> Result<(), Error> {
     // Refuses unknown critical extensions.
     let parsed = ParsedCertificate::try_from(certificate)?;
     let fields = Certificate::from_der(certificate).map_err(|_| CertificateError::BadEncoding)?;
@@ -168,7 +179,8 @@ fn verify_authority_as_server(certificate: &CertificateDer<'_>, name: &ServerNam
     if now > not_after {
         return Err(CertificateError::ExpiredContext { time: now, not_after }.into());
     }
-    let usages = fields.tbs_certificate().get_extension::<ExtendedKeyUsage>().map_err(|_| CertificateError::BadEncoding)?;
+    let usages =
+        fields.tbs_certificate().get_extension::<ExtendedKeyUsage>().map_err(|_| CertificateError::BadEncoding)?;
     if usages.is_some_and(|(_, usages)| !usages.0.iter().any(|usage| SERVER_USAGES.contains(usage))) {
         return Err(CertificateError::InvalidPurpose.into());
     }
@@ -212,13 +224,21 @@ mod tests {
         }
         // Without the rule of Go, it would be refused.
         let authorities = trust.authorities.load();
-        let (certificate, now) = (CertificateDer::from_pem_slice(KOPF).unwrap(), UnixTime::since_unix_epoch(Duration::from_secs(IN_2027)));
+        let (certificate, now) =
+            (CertificateDer::from_pem_slice(KOPF).unwrap(), UnixTime::since_unix_epoch(Duration::from_secs(IN_2027)));
         let name = ServerName::try_from("localhost").unwrap();
-        let error = authorities.signed.as_ref().unwrap().verify_server_cert(&certificate, &[], &name, &[], now).unwrap_err();
+        let error =
+            authorities.signed.as_ref().unwrap().verify_server_cert(&certificate, &[], &name, &[], now).unwrap_err();
         assert!(error.to_string().contains("CaUsedAsEndEntity"), "{error}");
         assert!(matches!(refusal(&trust, KOPF, "127.0.0.2", IN_2027), CertificateError::NotValidForNameContext { .. }));
-        assert!(matches!(refusal(&trust, KOPF, "docker.internal", IN_2027), CertificateError::NotValidForNameContext { .. }));
-        assert!(matches!(refusal(&trust, KOPF, "localhost", 1_767_225_599), CertificateError::NotValidYetContext { .. }));
+        assert!(matches!(
+            refusal(&trust, KOPF, "docker.internal", IN_2027),
+            CertificateError::NotValidForNameContext { .. }
+        ));
+        assert!(matches!(
+            refusal(&trust, KOPF, "localhost", 1_767_225_599),
+            CertificateError::NotValidYetContext { .. }
+        ));
         assert!(matches!(refusal(&trust, KOPF, "localhost", 2_524_521_601), CertificateError::ExpiredContext { .. }));
     }
 
@@ -245,7 +265,11 @@ mod tests {
         ] {
             let (params, key) = authority(&usages);
             let made = params.self_signed(&key).unwrap().pem();
-            assert_eq!(verify(&Trust::of_pem(made.as_bytes()), made.as_bytes(), "localhost", IN_2027).is_ok(), accepted, "{usages:?}");
+            assert_eq!(
+                verify(&Trust::of_pem(made.as_bytes()), made.as_bytes(), "localhost", IN_2027).is_ok(),
+                accepted,
+                "{usages:?}"
+            );
         }
     }
 

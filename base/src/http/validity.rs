@@ -22,12 +22,16 @@ pub struct Validity {
 impl Validity {
     /// Returns the validity of a new certificate.
     pub fn starting(now: Timestamp, duration: SignedDuration) -> Self {
-        Self { not_before: now.checked_sub(CLOCK_SKEW).unwrap_or(now), not_after: now.checked_add(duration).unwrap_or(Timestamp::MAX) }
+        Self {
+            not_before: now.checked_sub(CLOCK_SKEW).unwrap_or(now),
+            not_after: now.checked_add(duration).unwrap_or(Timestamp::MAX),
+        }
     }
 
     /// Returns a validity for certificates that are not renewed.
     pub fn unlimited() -> Self {
-        let day = |year| jiff::civil::date(year, 1, 1).to_zoned(TimeZone::UTC).expect("a year of four digits").timestamp();
+        let day =
+            |year| jiff::civil::date(year, 1, 1).to_zoned(TimeZone::UTC).expect("a year of four digits").timestamp();
         Self { not_before: day(1975), not_after: day(4096) }
     }
 
@@ -39,7 +43,8 @@ impl Validity {
     /// Sets the validity of a certificate that is issued.
     pub fn set(self, params: &mut CertificateParams) {
         let epoch = rcgen::date_time_ymd(1970, 1, 1);
-        let after_epoch = |moment: Timestamp| Duration::from_secs(u64::try_from(moment.as_second()).unwrap_or_default());
+        let after_epoch =
+            |moment: Timestamp| Duration::from_secs(u64::try_from(moment.as_second()).unwrap_or_default());
         params.not_before = epoch + after_epoch(self.not_before);
         params.not_after = epoch + after_epoch(self.not_after);
     }

@@ -42,8 +42,8 @@ impl Clock {
         }
     }
 
-    /// Returns a time that only grows, and that also counts while the machine is suspended: the time since its start, or since that of a
-    /// virtual clock.
+    /// Returns a time that only grows, and that also counts while the machine is suspended: the time since its start,
+    /// or since that of a virtual clock.
     pub fn uptime(&self) -> Duration {
         match self.source {
             Source::System => uptime_of_system(),

@@ -17,7 +17,11 @@ pub struct SourcePosition {
 impl Display for SourcePosition {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
         let file = self.file.display();
-        if self.line == 0 { write!(formatter, "{file}") } else { write!(formatter, "{file}:{}:{}", self.line, self.column) }
+        if self.line == 0 {
+            write!(formatter, "{file}")
+        } else {
+            write!(formatter, "{file}:{}:{}", self.line, self.column)
+        }
     }
 }
 

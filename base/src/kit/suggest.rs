@@ -22,7 +22,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     };
     let short = known.into_iter().filter(|candidate| candidate.chars().count() <= MAX_LENGTH);
     let near = short.map(|candidate| (distance(candidate), candidate));
-    let (_, found) = near.filter(|(distance, candidate)| *distance <= allowed && *distance < candidate.chars().count()).min()?;
+    let (_, found) =
+        near.filter(|(distance, candidate)| *distance <= allowed && *distance < candidate.chars().count()).min()?;
     Some(found)
 }
 

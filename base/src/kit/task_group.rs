@@ -24,9 +24,14 @@ impl TaskGroup {
     }
 
     /// Spawns a task on the current runtime. The name is computed only if the task panics.
-    pub fn spawn(&self, name: impl FnOnce() -> String + Send + 'static, task: impl Future<Output = ()> + Send + 'static) {
+    pub fn spawn(
+        &self,
+        name: impl FnOnce() -> String + Send + 'static,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
         let abandoned = self.abandoned.clone();
-        // Boxed, because the block below would have a place for the task before its first poll, and another one for the time after it.
+        // Boxed, because the block below would have a place for the task before its first poll, and another one for the
+        // time after it.
         let task = AssertUnwindSafe(task).catch_unwind().boxed();
         self.tracker.spawn(async move {
             tokio::select! {

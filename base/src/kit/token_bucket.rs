@@ -21,8 +21,8 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Takes a token. The times are those since some common instant, and the rate may be another one each time. A time before the last one
-    /// adds nothing.
+    /// Takes a token. The times are those since some common instant, and the rate may be another one each time. A time
+    /// before the last one adds nothing.
     ///
     /// # Errors
     /// The time until the next token, if there is none; nothing is taken then.
@@ -33,7 +33,8 @@ impl TokenBucket {
     /// Takes a token, like [`Self::take`], at a rate that may be a fraction, such as a token in ten seconds.
     ///
     /// # Errors
-    /// The time until the next token, if there is none. At a rate of zero, or below, there is none after the burst: the time is the longest one.
+    /// The time until the next token, if there is none. At a rate of zero, or below, there is none after the burst: the
+    /// time is the longest one.
     pub fn take_at(&mut self, per_second: f64, burst: u32, now: Duration) -> Result<(), Duration> {
         let (per_second, burst) = (per_second.max(0.0), f64::from(burst.max(1)));
         let added = now.saturating_sub(self.at).as_secs_f64() * per_second;

@@ -1,7 +1,9 @@
-//! Texts of other people on terminals and in logs: shows characters that would change how the lines around them are displayed.
+//! Texts of other people on terminals and in logs: shows characters that would change how the lines around them are
+//! displayed.
 //!
-//! Such are line breaks, the control characters of ASCII (with escape and bell) and of Latin-1 (U+009B begins a sequence as escape and a bracket
-//! do), the line separators of Unicode, and the marks that reverse the direction of what follows them.
+//! Such are line breaks, the control characters of ASCII (with escape and bell) and of Latin-1 (U+009B begins a
+//! sequence as escape and a bracket do), the line separators of Unicode, and the marks that reverse the direction of
+//! what follows them.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -29,7 +31,8 @@ pub fn lines<'t>(text: &'t str, continuation: &str) -> Cow<'t, str> {
     shown(text, Some(continuation))
 }
 
-/// Returns a JSON text in which hidden characters are escaped, as JSON itself requires for those of ASCII only. The document is the same.
+/// Returns a JSON text in which hidden characters are escaped, as JSON itself requires for those of ASCII only. The
+/// document is the same.
 pub fn json(text: &str) -> Cow<'_, str> {
     // Formatted JSON has line breaks between its parts.
     let is_replaced = |c: char| is_hidden(c) && c != '\n';
@@ -97,8 +100,15 @@ mod tests {
 
     #[test]
     fn every_control_character_and_every_mark_of_direction_is_hidden() {
-        let ranges: [(u32, u32); 7] =
-            [(0, 0x1f), (0x7f, 0x9f), (0x61c, 0x61c), (0x200e, 0x200f), (0x2028, 0x2029), (0x202a, 0x202e), (0x2066, 0x2069)];
+        let ranges: [(u32, u32); 7] = [
+            (0, 0x1f),
+            (0x7f, 0x9f),
+            (0x61c, 0x61c),
+            (0x200e, 0x200f),
+            (0x2028, 0x2029),
+            (0x202a, 0x202e),
+            (0x2066, 0x2069),
+        ];
         let expected: std::collections::BTreeSet<u32> = ranges.into_iter().flat_map(|(from, to)| from..=to).collect();
         assert_eq!(hidden().map(u32::from).collect::<std::collections::BTreeSet<_>>(), expected);
     }

@@ -1,4 +1,5 @@
-//! Finds kinds, in manifests and in requests of scripts, that neither the embedded server nor the `crds` of the operator have.
+//! Finds kinds, in manifests and in requests of scripts, that neither the embedded server nor the `crds` of the
+//! operator have.
 
 use crate::kit::suggest;
 use crate::manifest::{self, Diagnostic, NamedKind, Operator, Severity, known_kinds};
@@ -16,7 +17,8 @@ fn check_operator(operator: &Operator) -> Vec<Diagnostic> {
         is_unknown.then(|| unknown(named, &known))
     };
     let of_scripts = manifest::requested_kinds(operator);
-    // Scripts may use kinds that they have defined themselves, or that `k8s::exists` has found: only a misspelling is reported.
+    // Scripts may use kinds that they have defined themselves, or that `k8s::exists` has found: only a misspelling is
+    // reported.
     let of_scripts = of_scripts.iter().filter_map(find).filter(|one| one.severity == Severity::Warning);
     operator.kinds.iter().filter_map(find).chain(of_scripts).collect()
 }
@@ -26,7 +28,10 @@ fn unknown(named: &NamedKind, known: &[Resource]) -> Diagnostic {
     let spellings: Vec<String> = known.iter().flat_map(|resource| spellings(&named.text, resource)).collect();
     let (severity, hint) = match suggest::nearest(&named.text, spellings.iter().map(String::as_str)) {
         Some(meant) => (Severity::Warning, format!("did you mean `{meant}`?")),
-        None => (Severity::Hint, "add its definition to `crds`: without it, `dev` and `test` do not serve the kind".to_owned()),
+        None => (
+            Severity::Hint,
+            "add its definition to `crds`: without it, `dev` and `test` do not serve the kind".to_owned(),
+        ),
     };
     Diagnostic { severity, message, hint: Some(hint), ..named.place.clone() }
 }

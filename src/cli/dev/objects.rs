@@ -63,14 +63,17 @@ impl AppliedObjects {
         }
         let log = |applied: Applied<'_>| match applied {
             Applied::New(key) => info!(target: "kopfd", "The {} is new in the files. It is applied.", describe(key)),
-            Applied::Changed(key) => info!(target: "kopfd", "The {} has changed in the files. It is applied.", describe(key)),
+            Applied::Changed(key) => {
+                info!(target: "kopfd", "The {} has changed in the files. It is applied.", describe(key));
+            }
             Applied::Refused(problem) => error!(target: "kopfd", "{problem}"),
         };
         self.apply(objects, log).await;
     }
 
     async fn apply(&mut self, objects: Vec<Value>, mut note: impl FnMut(Applied<'_>)) {
-        let changed: Vec<Value> = objects.into_iter().filter(|object| self.applied.get(&key(object)) != Some(object)).collect();
+        let changed: Vec<Value> =
+            objects.into_iter().filter(|object| self.applied.get(&key(object)) != Some(object)).collect();
         let changed = [self.missing_namespaces(&changed), changed].concat();
         bootstrap::apply_each(&self.api, changed, |object, accepted| match accepted {
             Ok(()) => {
@@ -87,8 +90,11 @@ impl AppliedObjects {
     fn missing_namespaces(&self, objects: &[Value]) -> Vec<Value> {
         let namespaces = objects.iter().filter_map(|object| object.pointer("/metadata/namespace")?.as_str());
         let is_given = |name: &str| objects.iter().any(|object| key(object) == key(&namespace(name)));
-        let is_there = |name: &str| admin_client::find(&self.api, "namespaces", name, None).is_ok_and(|object| object.stored.is_some());
-        let missing: BTreeSet<&str> = namespaces.filter(|name| !name.is_empty() && !is_given(name) && !is_there(name)).collect();
+        let is_there = |name: &str| {
+            admin_client::find(&self.api, "namespaces", name, None).is_ok_and(|object| object.stored.is_some())
+        };
+        let missing: BTreeSet<&str> =
+            namespaces.filter(|name| !name.is_empty() && !is_given(name) && !is_there(name)).collect();
         for name in &missing {
             info!(target: "kopfd", "The namespace {name} does not exist. It is created.");
         }

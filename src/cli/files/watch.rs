@@ -1,5 +1,5 @@
-//! Watches directories, also if they or links on the way to them are replaced. Reports that something has changed, and when the changes are
-//! complete.
+//! Watches directories, also if they or links on the way to them are replaced. Reports that something has changed, and
+//! when the changes are complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -15,7 +15,8 @@ use tracing::error;
 
 use super::watcher::{Detail, Watcher};
 
-/// A time without changes after which the files count as complete: editors write in several steps, and many files change at once.
+/// A time without changes after which the files count as complete: editors write in several steps, and many files
+/// change at once.
 pub(super) const QUIET_TIME: Duration = Duration::from_millis(100);
 
 /// The longest wait for a quiet time: other programs may write into the same directories all the time.
@@ -84,7 +85,8 @@ impl Watch {
         &self.directories
     }
 
-    /// Watches all directories anew if one of them may have been replaced: a watch belongs to the directory, not to its path.
+    /// Watches all directories anew if one of them may have been replaced: a watch belongs to the directory, not to its
+    /// path.
     pub(super) fn renew(&mut self) {
         if std::mem::take(&mut self.interest.lock().is_outdated) {
             self.watch_all();
@@ -112,7 +114,8 @@ impl Watch {
         // A directory of manifests is among the files, too.
         let files = files.iter().flat_map(|place| &place.names).filter(|path| !path.is_dir());
         let written = directories.iter().cloned().chain(files.filter_map(above));
-        let mut wanted: BTreeMap<PathBuf, Detail> = ways.iter().filter_map(above).map(|path| (path, Detail::Names)).collect();
+        let mut wanted: BTreeMap<PathBuf, Detail> =
+            ways.iter().filter_map(above).map(|path| (path, Detail::Names)).collect();
         wanted.extend(written.map(|path| (path, Detail::Contents)));
         {
             let mut interest = self.interest.lock();
@@ -132,8 +135,9 @@ impl Watch {
     }
 }
 
-/// Waits until nothing has changed for the quiet time, and nothing is being written. `activity` returns the time of the last change, and
-/// whether a file is being written. A program that writes all the time, such as one with a log, does not wake the waiting task each time.
+/// Waits until nothing has changed for the quiet time, and nothing is being written. `activity` returns the time of the
+/// last change, and whether a file is being written. A program that writes all the time, such as one with a log, does
+/// not wake the waiting task each time.
 async fn quiet(hints: &mut mpsc::Receiver<()>, activity: impl Fn() -> (Option<Instant>, bool)) {
     let began = Instant::now();
     let end = began + MAX_WAIT;
@@ -213,7 +217,8 @@ fn is_told_when_closed(kind: EventKind) -> bool {
     cfg!(target_os = "linux") && matches!(kind, EventKind::Modify(ModifyKind::Data(_)))
 }
 
-/// Tells whether a file is one that operators consist of, so that its writer is waited for. Others may be logs, which stay open.
+/// Tells whether a file is one that operators consist of, so that its writer is waited for. Others may be logs, which
+/// stay open.
 fn is_known_by_name(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     ["yaml", "yml", "rhai", "json", "j2", "jinja", "jinja2", "tpl", "tmpl"].contains(&extension)
@@ -271,7 +276,8 @@ impl ResolvedPath {
 /// Resolves `..` where the way before it has no links.
 fn without_dots(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut resolved, part| {
-        let is_plain = matches!(resolved.components().next_back(), Some(Component::Normal(_))) && !resolved.is_symlink();
+        let is_plain =
+            matches!(resolved.components().next_back(), Some(Component::Normal(_))) && !resolved.is_symlink();
         match part {
             Component::CurDir => {}
             Component::ParentDir if is_plain => drop(resolved.pop()),
@@ -343,7 +349,11 @@ mod tests {
         let mut interest = interest();
         assert!(!happens(&mut interest, CREATED, "/etc/other"));
         assert!(!happens(&mut interest, OPENED, "/etc/app/a.rhai") && interest.changed_at.is_none());
-        assert!(happens(&mut interest, CREATED, "/etc/app/a.rhai") && !interest.is_outdated && interest.changed_at.is_some());
+        assert!(
+            happens(&mut interest, CREATED, "/etc/app/a.rhai")
+                && !interest.is_outdated
+                && interest.changed_at.is_some()
+        );
         assert!(happens(&mut interest, CREATED, "/etc/app") && interest.is_outdated, "another directory has its name");
     }
 
@@ -357,7 +367,11 @@ mod tests {
         assert_eq!(interest.open, BTreeSet::from([PathBuf::from("/etc/app/a.rhai")]));
         assert!(happens(&mut interest, CLOSED, "/etc/app/a.rhai") && interest.open.is_empty());
         happens(&mut interest, WRITTEN, "/etc/app/a.rhai");
-        assert!(interest.is_change(Err(notify::Error::generic("overflow"))) && interest.open.is_empty() && interest.is_outdated);
+        assert!(
+            interest.is_change(Err(notify::Error::generic("overflow")))
+                && interest.open.is_empty()
+                && interest.is_outdated
+        );
     }
 
     #[test]
@@ -369,7 +383,15 @@ mod tests {
         std::os::unix::fs::symlink("releases/latest", root.join("current")).unwrap();
         let place = ResolvedPath::of(&root.join("current/app"));
         assert_eq!(place.names, ["current/app", "releases/latest/app", "releases/1/app"].map(|name| root.join(name)));
-        for name in ["current", "current/app", "releases", "releases/latest", "releases/latest/app", "releases/1", "releases/1/app"] {
+        for name in [
+            "current",
+            "current/app",
+            "releases",
+            "releases/latest",
+            "releases/latest/app",
+            "releases/1",
+            "releases/1/app",
+        ] {
             assert!(place.way.contains(&root.join(name)), "{name}: {:?}", place.way);
         }
         std::os::unix::fs::symlink("circle", root.join("circle")).unwrap();

@@ -1,7 +1,8 @@
 //! Reports changes in directories.
 //!
-//! On Linux by inotify, with the events that are needed and no others: the directories above those of an operator, such as `/etc` and `/tmp`, are
-//! watched for new names only. A process that opens a file in one of them, or writes a log there, wakes nothing; not even its own log does.
+//! On Linux by inotify, with the events that are needed and no others: the directories above those of an operator, such
+//! as `/etc` and `/tmp`, are watched for new names only. A process that opens a file in one of them, or writes a log
+//! there, wakes nothing; not even its own log does.
 
 mod detail;
 #[cfg(target_os = "linux")]
@@ -65,7 +66,9 @@ mod tests {
                 }
                 panic!("the watcher has ended");
             };
-            tokio::time::timeout(LIMIT, wanted).await.unwrap_or_else(|_| panic!("nothing is told of {}", path.display()));
+            tokio::time::timeout(LIMIT, wanted)
+                .await
+                .unwrap_or_else(|_| panic!("nothing is told of {}", path.display()));
         }
 
         /// Takes the events until one of a path.

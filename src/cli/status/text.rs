@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use crate::cli::output::enumerated;
 use crate::engines::status::{
-    HandlerStatus, KindStatus, LeadingStatus, OperatorStatus, ProcessStatus, RolledBack, SideStatus, TrialStatus, WatchCounts,
+    HandlerStatus, KindStatus, LeadingStatus, OperatorStatus, ProcessStatus, RolledBack, SideStatus, TrialStatus,
+    WatchCounts,
 };
 use crate::kit::counted;
 
@@ -25,8 +26,19 @@ pub(super) fn of(status: &ProcessStatus, at: &str) -> String {
 }
 
 fn of_operator(operator: &OperatorStatus) -> String {
-    let OperatorStatus { name, revision, since, paused, is_last_load_successful, kinds, handlers, queues, trial, rolled_back, leading } =
-        operator;
+    let OperatorStatus {
+        name,
+        revision,
+        since,
+        paused,
+        is_last_load_successful,
+        kinds,
+        handlers,
+        queues,
+        trial,
+        rolled_back,
+        leading,
+    } = operator;
     let mut text = format!("operator {name}: revision {revision} since {since}\n");
     if !paused.is_empty() {
         let _ = writeln!(text, "  paused because of {}", paused.join(", "));
@@ -39,7 +51,10 @@ fn of_operator(operator: &OperatorStatus) -> String {
         let _ = writeln!(text, "  {}", of_election(leading));
     }
     if let Some(TrialStatus { revision, percent, since, until, new, old }) = trial {
-        let _ = writeln!(text, "  on trial: revision {revision} for {percent} % of the objects since {since}, until {until}");
+        let _ = writeln!(
+            text,
+            "  on trial: revision {revision} for {percent} % of the objects since {since}, until {until}"
+        );
         let _ = writeln!(text, "    it: {}; the one in service: {}", of_side(new), of_side(old));
     }
     if let Some(RolledBack { revision, at, reason }) = rolled_back {
@@ -82,8 +97,15 @@ fn of_kind(kind: &KindStatus) -> Vec<String> {
     let watches = [(listing, "listing"), (watching, "watching"), (failing, "failing"), (paused, "paused")];
     let watches: Vec<String> =
         watches.into_iter().filter(|(count, _)| *count > 0).map(|(count, state)| format!("{count} {state}")).collect();
-    let revisions: Vec<String> = kind.revisions.iter().map(|(revision, objects)| format!("{revision}: {objects}")).collect();
-    vec![kind.resource.clone(), kind.objects.to_string(), kind.queued.to_string(), enumerated(&watches), revisions.join(", ")]
+    let revisions: Vec<String> =
+        kind.revisions.iter().map(|(revision, objects)| format!("{revision}: {objects}")).collect();
+    vec![
+        kind.resource.clone(),
+        kind.objects.to_string(),
+        kind.queued.to_string(),
+        enumerated(&watches),
+        revisions.join(", "),
+    ]
 }
 
 fn of_handler(handler: &HandlerStatus) -> Vec<String> {
@@ -124,7 +146,14 @@ mod tests {
         };
         let on = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         let handlers = vec![
-            HandlerStatus { id: "made".to_owned(), on: on(&["create", "update"]), calls: 40, retried: 2, failed: 1, running: 1 },
+            HandlerStatus {
+                id: "made".to_owned(),
+                on: on(&["create", "update"]),
+                calls: 40,
+                retried: 2,
+                failed: 1,
+                running: 1,
+            },
             HandlerStatus { id: "nightly".to_owned(), on: on(&["schedule"]), ..HandlerStatus::default() },
         ];
         OperatorStatus {
@@ -145,8 +174,13 @@ mod tests {
     #[test]
     fn the_role_of_a_replica_is_shown_with_the_leader() {
         let text = |text: &str| text.to_owned();
-        let leading =
-            LeadingStatus { lease: text("ops/demo"), identity: text("a_1"), role: text("standby"), holder: text("b_2"), transitions: 3 };
+        let leading = LeadingStatus {
+            lease: text("ops/demo"),
+            identity: text("a_1"),
+            role: text("standby"),
+            holder: text("b_2"),
+            transitions: 3,
+        };
         assert_eq!(of_election(&leading), "standby a_1: b_2 leads by the lease ops/demo, after 3 changes");
         let own = LeadingStatus { role: text("leader"), holder: text("a_1"), transitions: 1, ..leading.clone() };
         assert_eq!(of_election(&own), "leader a_1: it leads by the lease ops/demo, after 1 change");
@@ -183,7 +217,8 @@ operator demo: revision 0123456789ab since 2020-01-01T00:00:00Z
 
     #[test]
     fn an_operator_is_shown_with_its_kinds_handlers_and_queues() {
-        let status = ProcessStatus { version: "1.2.3".to_owned(), operators: vec![operator()], ..ProcessStatus::default() };
+        let status =
+            ProcessStatus { version: "1.2.3".to_owned(), operators: vec![operator()], ..ProcessStatus::default() };
         let expected = "\
 kopfd 1.2.3 at http://localhost:8080/status: ready
 
@@ -206,7 +241,12 @@ operator demo: revision 0123456789ab since 2020-01-01T00:00:00Z
             version: "1.2.3".to_owned(),
             unready: vec!["operator 'other' is starting".to_owned()],
             notes: vec!["the files have errors".to_owned()],
-            operators: vec![OperatorStatus { is_last_load_successful: false, kinds: Vec::new(), handlers: Vec::new(), ..operator() }],
+            operators: vec![OperatorStatus {
+                is_last_load_successful: false,
+                kinds: Vec::new(),
+                handlers: Vec::new(),
+                ..operator()
+            }],
             ..ProcessStatus::default()
         };
         let expected = "\

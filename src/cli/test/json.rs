@@ -9,7 +9,8 @@ use super::report::{Report, rerun_command};
 
 /// Returns the report.
 pub(super) fn render(report: &Report<'_>) -> String {
-    let count = |is_meant: &dyn Fn(&Outcome) -> bool| report.outcomes.iter().filter(|outcome| is_meant(outcome)).count();
+    let count =
+        |is_meant: &dyn Fn(&Outcome) -> bool| report.outcomes.iter().filter(|outcome| is_meant(outcome)).count();
     let failed = count(&|outcome| !outcome.failures.is_empty());
     let skipped = count(&|outcome| outcome.skipped.is_some());
     let document = json!({

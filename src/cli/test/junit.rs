@@ -50,10 +50,9 @@ fn status(outcome: &Outcome) -> TestCaseStatus {
     if outcome.failures.is_empty() {
         return TestCaseStatus::success();
     }
-    let messages = outcome
-        .failures
-        .iter()
-        .flat_map(|failure| failure.problem.iter().map(|problem| &problem.text).chain(failure.differences.iter().map(|one| &one.text)));
+    let messages = outcome.failures.iter().flat_map(|failure| {
+        failure.problem.iter().map(|problem| &problem.text).chain(failure.differences.iter().map(|one| &one.text))
+    });
     let messages: Vec<Cow<'_, str>> = messages.map(|message| visible::lines(message, "")).collect();
     let first = messages.first().and_then(|message| message.lines().next()).unwrap_or_default();
     let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);

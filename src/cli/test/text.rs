@@ -38,7 +38,9 @@ pub(super) fn render(report: &Report<'_>) -> String {
         // Writing into a string cannot fail.
         let _ = match (&outcome.skipped, outcome.failures.is_empty(), outcome.job.seed) {
             (Some(why), ..) => writeln!(text, "{SKIPPED}skip{SKIPPED:#}  {title} ({why})"),
-            (None, true, None) => writeln!(text, "{PASSED}ok{PASSED:#}    {title} ({:.1}s)", outcome.duration.as_secs_f64()),
+            (None, true, None) => {
+                writeln!(text, "{PASSED}ok{PASSED:#}    {title} ({:.1}s)", outcome.duration.as_secs_f64())
+            }
             (None, true, Some(_)) => {
                 passed_seeds += 1;
                 Ok(())
@@ -55,7 +57,8 @@ pub(super) fn render(report: &Report<'_>) -> String {
         let _ = writeln!(text, "{more} more {noun} not shown: `--filter NAME --seeds 1 --seed N` shows one of them.\n");
     }
     failed_seeds(report, &mut text);
-    let count = |is_meant: &dyn Fn(&Outcome) -> bool| report.outcomes.iter().filter(|outcome| is_meant(outcome)).count();
+    let count =
+        |is_meant: &dyn Fn(&Outcome) -> bool| report.outcomes.iter().filter(|outcome| is_meant(outcome)).count();
     let failed = count(&|outcome| !outcome.failures.is_empty());
     let skipped = count(&|outcome| outcome.skipped.is_some());
     let passed = report.outcomes.len() - failed - skipped;
@@ -75,7 +78,11 @@ fn title_of(scenario: &Scenario) -> String {
 fn failed_seeds(report: &Report<'_>, text: &mut String) {
     for FailedSeeds { scenario, seeds, not_run } in report.failed_seeds() {
         let listed: Vec<String> = seeds.iter().map(u64::to_string).collect();
-        let rest = if not_run > 0 { format!("; the other {} were not run", counted(not_run as usize, "seed")) } else { String::new() };
+        let rest = if not_run > 0 {
+            format!("; the other {} were not run", counted(not_run as usize, "seed"))
+        } else {
+            String::new()
+        };
         let title = title_of(scenario);
         let noun = if seeds.len() == 1 { "seed" } else { "seeds" };
         let _ = writeln!(text, "{FAILED}FAIL{FAILED:#}  {title}: {noun} {}{rest}", listed.join(", "));

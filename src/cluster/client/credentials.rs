@@ -84,12 +84,15 @@ impl Credentials {
         let session = self.vault.read().session();
         match session {
             None => self.renew(0, Need::Initial, shared).await,
-            Some(session) if is_expiring(&session.connection, &shared.clock) => self.renew(session.generation, Need::Expired, shared).await,
+            Some(session) if is_expiring(&session.connection, &shared.clock) => {
+                self.renew(session.generation, Need::Expired, shared).await
+            }
             Some(session) => Ok(session),
         }
     }
 
-    /// Returns a session with other credentials than those of a generation: the next known ones, or those of a new login.
+    /// Returns a session with other credentials than those of a generation: the next known ones, or those of a new
+    /// login.
     ///
     /// If that fails, the current ones are kept: the server may accept them again later.
     pub(super) async fn renew(&self, generation: u64, need: Need, shared: &Shared) -> Result<Session, Error> {
@@ -149,7 +152,12 @@ impl Credentials {
     }
 
     /// Logs in, and returns the credentials that the server has not refused.
-    async fn new_credentials(&self, renewal: &Renewal, need: Need, shared: &Shared) -> Result<Vec<Arc<Connection>>, LoginError> {
+    async fn new_credentials(
+        &self,
+        renewal: &Renewal,
+        need: Need,
+        shared: &Shared,
+    ) -> Result<Vec<Arc<Connection>>, LoginError> {
         let found = self.login.login(shared.settings()).await?;
         // Credentials that were refused long ago may be valid again, unless that is why others are needed.
         let is_usable = |one: &Connection| need != Need::Refused || !renewal.is_refused(one);

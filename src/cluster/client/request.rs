@@ -74,7 +74,14 @@ impl Request {
 
     /// Returns a request without a body that may be retried.
     pub fn new(method: Method, path: impl Into<String>) -> Self {
-        Self { method, path: path.into(), content_type: None, body: Bytes::new(), repeat: Repeat::Safe, max_retries: usize::MAX }
+        Self {
+            method,
+            path: path.into(),
+            content_type: None,
+            body: Bytes::new(),
+            repeat: Repeat::Safe,
+            max_retries: usize::MAX,
+        }
     }
 
     /// Returns the request with a JSON body of some content type.
@@ -84,7 +91,8 @@ impl Request {
         Self { content_type: Some(content_type), body: body.into(), ..self }
     }
 
-    /// Returns an error of the server without the values that the request writes into a Secret: servers and webhooks quote refused values.
+    /// Returns an error of the server without the values that the request writes into a Secret: servers and webhooks
+    /// quote refused values.
     pub(super) fn without_secrets(&self, error: Error) -> Error {
         let (_, resource) = address::classify(&self.method, &self.path);
         match serde_json::from_slice(&self.body) {

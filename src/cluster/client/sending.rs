@@ -13,7 +13,10 @@ use super::super::transport::{Answer, ByteStream, Transport};
 use super::request::Request;
 
 /// Fails if the work takes longer than a time limit, if there is one.
-pub(crate) async fn in_time<T>(limit: Option<Duration>, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+pub(crate) async fn in_time<T>(
+    limit: Option<Duration>,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
     match limit {
         None => work.await,
         Some(limit) => timeout(limit, work).await.unwrap_or(Err(Error::Timeout(limit))),
@@ -21,7 +24,12 @@ pub(crate) async fn in_time<T>(limit: Option<Duration>, work: impl Future<Output
 }
 
 /// Sends a request by a transport, which asks the fence before it sends the bytes.
-pub(super) async fn send(transport: &dyn Transport, request: &Request, fence: Option<&Fenced>, is_watch: bool) -> Result<Answer, Error> {
+pub(super) async fn send(
+    transport: &dyn Transport,
+    request: &Request,
+    fence: Option<&Fenced>,
+    is_watch: bool,
+) -> Result<Answer, Error> {
     let mut built = build(request, is_watch)?;
     if let Some(fence) = fence {
         built.extensions_mut().insert(fence.clone());
@@ -29,8 +37,8 @@ pub(super) async fn send(transport: &dyn Transport, request: &Request, fence: Op
     transport.send(built).await
 }
 
-/// Returns a request as transports send it. Watches are not compressed: servers flush one gzip member per event, and decoders stop after the
-/// first.
+/// Returns a request as transports send it. Watches are not compressed: servers flush one gzip member per event, and
+/// decoders stop after the first.
 pub(super) fn build(request: &Request, is_watch: bool) -> Result<http::Request<Bytes>, Error> {
     let mut built = http::Request::builder().method(request.method.clone()).uri(&request.path);
     built = built.header(header::ACCEPT, HeaderValue::from_static("application/json"));

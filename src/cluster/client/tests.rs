@@ -94,7 +94,8 @@ async fn pause_after(retry_after: &'static str, enforce_retry_after: bool) -> u6
         answer.headers.insert(header::RETRY_AFTER, HeaderValue::from_static(retry_after));
         Ok(answer)
     });
-    let client = script.client_with(Networking { enforce_retry_after, ..Networking::default() }, Watching::default()).await;
+    let client =
+        script.client_with(Networking { enforce_retry_after, ..Networking::default() }, Watching::default()).await;
     let began = Instant::now();
     client.request(&Request::get("/api")).await.unwrap();
     began.elapsed().as_secs()
@@ -156,8 +157,11 @@ async fn requests_beyond_the_budget_wait_in_their_order() {
 #[tokio::test(start_paused = true)]
 async fn repetitions_and_watches_take_from_the_budget_and_dropped_requests_do_not() {
     let script = failing(&[500, 500]);
-    let budget =
-        Networking { requests: Some(Rate { per_second: 1, burst: 1 }), error_backoffs: vec![Duration::ZERO; 3], ..Networking::default() };
+    let budget = Networking {
+        requests: Some(Rate { per_second: 1, burst: 1 }),
+        error_backoffs: vec![Duration::ZERO; 3],
+        ..Networking::default()
+    };
     let client = script.client_with(budget.clone(), Watching::default()).await;
     let metrics = crate::telemetry::Metrics::default();
     client.measure(metrics.operator("demo"));
@@ -168,10 +172,16 @@ async fn repetitions_and_watches_take_from_the_budget_and_dropped_requests_do_no
     assert!(client.open("/watch").await.is_ok());
     assert_eq!(began.elapsed().as_secs(), 3);
     let text = metrics.text();
-    let waited = text.lines().find_map(|line| line.strip_prefix("kopfd_api_budget_wait_seconds_total{operator=\"demo\"} ")).unwrap();
+    let waited = text
+        .lines()
+        .find_map(|line| line.strip_prefix("kopfd_api_budget_wait_seconds_total{operator=\"demo\"} "))
+        .unwrap();
     assert!((2.4..2.6).contains(&waited.parse::<f64>().unwrap()), "{waited}");
     // Without the budget, the next request does not wait.
-    client.configure(ConnectionSettings { networking: Networking { requests: None, ..budget }, watching: Watching::default() });
+    client.configure(ConnectionSettings {
+        networking: Networking { requests: None, ..budget },
+        watching: Watching::default(),
+    });
     client.request(&Request::get("/api")).await.unwrap();
     assert_eq!(began.elapsed().as_secs(), 3);
 }
@@ -247,7 +257,8 @@ async fn credentials_are_renewed_before_they_end() {
     assert_eq!(script.logins(), 2);
 }
 
-/// A login with several credentials: each has a name, whether the server accepts it, and the login from which it is another one.
+/// A login with several credentials: each has a name, whether the server accepts it, and the login from which it is
+/// another one.
 #[derive(Clone)]
 struct Several {
     logins: Arc<std::sync::atomic::AtomicU64>,
@@ -263,18 +274,26 @@ impl Login for Several {
             Connection { id: id.to_owned(), fingerprint, ..connection }
         };
         // The first one is always the same, the second one is another one at each login.
-        Box::pin(std::future::ready(Ok(vec![connection("same", &self.refused, 1), connection("new", &self.accepted, number)])))
+        Box::pin(std::future::ready(Ok(vec![
+            connection("same", &self.refused, 1),
+            connection("new", &self.accepted, number),
+        ])))
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_next_credentials_are_used_before_another_login_and_refused_ones_not_again() {
     let logins: Arc<std::sync::atomic::AtomicU64> = Arc::default();
-    let several = Several { logins: Arc::clone(&logins), accepted: failing(&[200, 200, 401]), refused: failing(&[401; 9]) };
+    let several =
+        Several { logins: Arc::clone(&logins), accepted: failing(&[200, 200, 401]), refused: failing(&[401; 9]) };
     let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
     let client = Client::new(Box::new(several.clone()), ConnectionSettings::default(), clock);
     let count = || {
-        (several.accepted.requests.lock().len(), several.refused.requests.lock().len(), logins.load(std::sync::atomic::Ordering::SeqCst))
+        (
+            several.accepted.requests.lock().len(),
+            several.refused.requests.lock().len(),
+            logins.load(std::sync::atomic::Ordering::SeqCst),
+        )
     };
     assert_eq!(count(), (0, 0, 0));
     client.request(&Request::get("/api")).await.unwrap();

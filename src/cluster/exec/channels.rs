@@ -62,7 +62,10 @@ pub(super) struct Io<'a> {
 /// Writes the input, and reads the outputs until the exit code is known.
 pub(super) async fn run(io: Io<'_>, output: &mut Output) -> Result<i32, Problem> {
     let Io { duplex, version, stdin, limit } = io;
-    let config = WebSocketConfig::default().max_message_size(Some(LONGEST)).max_frame_size(Some(LONGEST)).read_buffer_size(PIECE);
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(LONGEST))
+        .max_frame_size(Some(LONGEST))
+        .read_buffer_size(PIECE);
     let socket = WebSocketStream::from_raw_socket(duplex, Role::Client, Some(config)).await;
     let (to, from) = socket.split();
     tokio::select! {
@@ -71,8 +74,13 @@ pub(super) async fn run(io: Io<'_>, output: &mut Output) -> Result<i32, Problem>
     }
 }
 
-/// Writes the input. A command that does not read it may end before: its status decides, and not the failure of a write.
-async fn feed(mut to: SplitSink<WebSocketStream<Box<dyn Duplex>>, Message>, version: Version, stdin: Option<&[u8]>) -> Infallible {
+/// Writes the input. A command that does not read it may end before: its status decides, and not the failure of a
+/// write.
+async fn feed(
+    mut to: SplitSink<WebSocketStream<Box<dyn Duplex>>, Message>,
+    version: Version,
+    stdin: Option<&[u8]>,
+) -> Infallible {
     for piece in stdin.unwrap_or_default().chunks(PIECE) {
         if to.send(message(STDIN, piece)).await.is_err() {
             return std::future::pending().await;
@@ -92,7 +100,11 @@ fn message(channel: u8, data: &[u8]) -> Message {
     Message::Binary(bytes.into())
 }
 
-async fn read(mut from: SplitStream<WebSocketStream<Box<dyn Duplex>>>, limit: usize, output: &mut Output) -> Result<i32, Problem> {
+async fn read(
+    mut from: SplitStream<WebSocketStream<Box<dyn Duplex>>>,
+    limit: usize,
+    output: &mut Output,
+) -> Result<i32, Problem> {
     let status = loop {
         let Some(data) = next(&mut from).await? else {
             let ended = "the connection has ended before the command".into();
@@ -123,9 +135,13 @@ async fn next(from: &mut SplitStream<WebSocketStream<Box<dyn Duplex>>>) -> Resul
         match from.next().await {
             None | Some(Ok(Message::Close(_)) | Err(tungstenite::Error::ConnectionClosed)) => return Ok(None),
             Some(Ok(Message::Binary(data))) => return Ok(Some(data)),
-            Some(Ok(Message::Text(_))) => return Err(Error::Payload("the server has sent a text in place of bytes".into())),
+            Some(Ok(Message::Text(_))) => {
+                return Err(Error::Payload("the server has sent a text in place of bytes".into()));
+            }
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
-            Some(Err(error @ (tungstenite::Error::Capacity(_) | tungstenite::Error::Utf8(_)))) => return Err(Error::Payload(error.into())),
+            Some(Err(error @ (tungstenite::Error::Capacity(_) | tungstenite::Error::Utf8(_)))) => {
+                return Err(Error::Payload(error.into()));
+            }
             Some(Err(error)) => return Err(Error::Connection(error.into())),
         }
     }
@@ -154,7 +170,11 @@ fn exit_code(status: &[u8]) -> Result<i32, Error> {
     }
     if status["reason"] == "NonZeroExitCode" {
         let causes = status.pointer("/details/causes").and_then(Value::as_array);
-        let code = causes.into_iter().flatten().find(|cause| cause["reason"] == "ExitCode").and_then(|cause| cause["message"].as_str());
+        let code = causes
+            .into_iter()
+            .flatten()
+            .find(|cause| cause["reason"] == "ExitCode")
+            .and_then(|cause| cause["message"].as_str());
         let code = code.and_then(|code| code.parse().ok());
         return code.ok_or_else(|| Error::Payload("the status of the command has no exit code".into()));
     }
@@ -178,7 +198,9 @@ mod tests {
         assert_eq!(code(ended("137")).unwrap(), 137);
         assert!(matches!(code(ended("x")), Err(Error::Payload(_))));
         assert!(matches!(exit_code(b"no JSON"), Err(Error::Payload(_))));
-        let failed = code(json!({"status": "Failure", "message": "container not found (\"c\")", "reason": "InternalError", "code": 500}));
+        let failed = code(
+            json!({"status": "Failure", "message": "container not found (\"c\")", "reason": "InternalError", "code": 500}),
+        );
         assert_eq!(failed.unwrap_err().to_string(), "HTTP 500 (InternalError): container not found (\"c\")");
         assert_eq!(code(json!({"status": "Failure"})).unwrap_err().status(), Some(500));
     }

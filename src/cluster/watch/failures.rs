@@ -34,7 +34,11 @@ enum LastFailure {
 impl Failures {
     /// Returns none, with these pauses after further ones.
     pub(super) fn none(pauses: Vec<Duration>) -> Self {
-        let pauses = if pauses.is_empty() { Backoff::new(FAILURE_PAUSES.map(Duration::from_secs)) } else { Backoff::new(pauses) };
+        let pauses = if pauses.is_empty() {
+            Backoff::new(FAILURE_PAUSES.map(Duration::from_secs))
+        } else {
+            Backoff::new(pauses)
+        };
         Self { pauses, last_failure: LastFailure::None, was_lost: false }
     }
 
@@ -61,7 +65,11 @@ impl Failures {
     pub(super) fn failed(&mut self, error: &Error, requests: &Requests) -> Duration {
         let pause = self.pauses.next_or_last().unwrap_or_default();
         let asked = error.retry_after().unwrap_or_default();
-        let pause = if requests.settings().networking.enforce_retry_after && !asked.is_zero() { asked } else { pause.max(asked) };
+        let pause = if requests.settings().networking.enforce_retry_after && !asked.is_zero() {
+            asked
+        } else {
+            pause.max(asked)
+        };
         let is_refused = error.status().is_some_and(|status| status < 429);
         if is_refused && self.last_failure == LastFailure::Failed(error.status()) {
             debug!(target: LOG, resource = %requests.resource, path = requests.path, error = error.chain(), ?pause, "The resource still cannot be watched.");

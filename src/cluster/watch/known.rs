@@ -10,8 +10,8 @@ use crate::wire::PartialMetadata;
 /// The identities of objects. One takes about 140 bytes with usual names.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// Uid, namespace, name, and, for objects without a uid, the time of creation, separated by zero bytes; with the list in which the
-    /// object was last seen.
+    /// Uid, namespace, name, and, for objects without a uid, the time of creation, separated by zero bytes; with the
+    /// list in which the object was last seen.
     objects: HashMap<Box<str>, LastSeen>,
     listing: u32,
     key: String,
@@ -74,12 +74,16 @@ impl Known {
         self.listing = self.listing.wrapping_add(1);
     }
 
-    /// Returns the objects that were not seen since the list began. They stay known until forgotten, so that an interrupted report is
-    /// repeated.
+    /// Returns the objects that were not seen since the list began. They stay known until forgotten, so that an
+    /// interrupted report is repeated.
     pub(super) fn end_listing(&mut self) -> Vec<Identity> {
         let is_old = |last_seen: &LastSeen| last_seen.listing != self.listing;
-        let mut vanished: Vec<Identity> =
-            self.objects.iter().filter(|(_, last_seen)| is_old(last_seen)).map(|(key, _)| Identity(key.clone())).collect();
+        let mut vanished: Vec<Identity> = self
+            .objects
+            .iter()
+            .filter(|(_, last_seen)| is_old(last_seen))
+            .map(|(key, _)| Identity(key.clone()))
+            .collect();
         vanished.sort_by(|one, other| one.0.cmp(&other.0));
         vanished
     }
@@ -166,8 +170,9 @@ mod tests {
 
     #[test]
     fn the_state_that_was_seen_last_is_the_latest_one() {
-        let object =
-            |name: &str, version: u64| format!(r#"{{"metadata":{{"name":"{name}","uid":"{name}","resourceVersion":"{version}"}}}}"#);
+        let object = |name: &str, version: u64| {
+            format!(r#"{{"metadata":{{"name":"{name}","uid":"{name}","resourceVersion":"{version}"}}}}"#)
+        };
         let mut known = Known::default();
         known.remember(&PartialMetadata::of(&object("a", 7)).unwrap());
         let judged = [("a", 6), ("a", 7), ("a", 8), ("b", 7)]

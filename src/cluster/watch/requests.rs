@@ -53,8 +53,8 @@ impl Requests {
         self.client.open(&self.watch_path(version)).await
     }
 
-    /// Tells whether the server is behind our version, as after a restore from a backup. Such a server would keep a watch open without
-    /// sending events.
+    /// Tells whether the server is behind our version, as after a restore from a backup. Such a server would keep a
+    /// watch open without sending events.
     pub(super) async fn is_behind(&self, version: &str) -> Result<bool, Error> {
         let response = in_time(self.client.opening_limit(), self.page(Some("1"), None)).await?;
         let page = Page::of(&response.body).map_err(payload)?;

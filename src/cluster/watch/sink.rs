@@ -50,7 +50,8 @@ impl Seen<'_> {
     }
 }
 
-/// Parses a whole object from the text of an event. Items of lists may lack their kind and version, which are filled in.
+/// Parses a whole object from the text of an event. Items of lists may lack their kind and version, which are filled
+/// in.
 ///
 /// # Errors
 /// If the text is not JSON.

@@ -93,7 +93,10 @@ impl Sink for Transcript {
             sleep(Duration::from_secs(100)).await;
         }
         let body = seen.body().unwrap();
-        assert_eq!((body["kind"].as_str(), body["apiVersion"].as_str(), body.uid()), (Some("Pod"), Some("v1"), seen.head.uid()));
+        assert_eq!(
+            (body["kind"].as_str(), body["apiVersion"].as_str(), body.uid()),
+            (Some("Pod"), Some("v1"), seen.head.uid())
+        );
         self.lines.lock().push(format!("{:?} {}", seen.event_kind, seen.head.name()));
     }
 
@@ -112,7 +115,13 @@ struct Run {
 }
 
 fn pods() -> Resource {
-    Resource { version: "v1".into(), plural: "pods".into(), kind: "Pod".into(), namespaced: true, ..Resource::default() }
+    Resource {
+        version: "v1".into(),
+        plural: "pods".into(),
+        kind: "Pod".into(),
+        namespaced: true,
+        ..Resource::default()
+    }
 }
 
 /// Runs a watcher for some virtual seconds. After the last reply the server is silent.
@@ -124,7 +133,9 @@ async fn run_with(seconds: u64, watching: Watching, replies: Vec<Reply>, mut sin
     let stop = Stop::new();
     let _ = timeout(Duration::from_secs(seconds), watcher.run(&mut sink, &stop)).await;
     let requests = script.requests.lock();
-    let requests = requests.iter().map(|request| request.replace("GET /api/v1/pods?", "").replace("&allowWatchBookmarks=true", ""));
+    let requests = requests
+        .iter()
+        .map(|request| request.replace("GET /api/v1/pods?", "").replace("&allowWatchBookmarks=true", ""));
     Run { seen: sink.lines.lock().clone(), requests: requests.collect() }
 }
 
@@ -134,16 +145,24 @@ async fn run(seconds: u64, replies: Vec<Reply>) -> Run {
 
 #[tokio::test(start_paused = true)]
 async fn everything_is_listed_in_pages_and_then_watched() {
-    let changes = vec![line("ADDED", "c", 11), line("BOOKMARK", "", 15), line("MODIFIED", "a", 16), line("DELETED", "b", 17)];
+    let changes =
+        vec![line("ADDED", "c", 11), line("BOOKMARK", "", 15), line("MODIFIED", "a", 16), line("DELETED", "b", 17)];
     let run = run(60, vec![page(10, "more", &["a"]), page(10, "", &["b"]), Stream(changes)]).await;
     assert_eq!(run.seen, ["Listed a", "Listed b", "listed", "Added c", "Modified a", "Deleted b"]);
-    assert_eq!(run.requests, ["limit=500", "limit=500&continue=more", "watch=true&resourceVersion=10", "watch=true&resourceVersion=17"]);
+    assert_eq!(
+        run.requests,
+        ["limit=500", "limit=500&continue=more", "watch=true&resourceVersion=10", "watch=true&resourceVersion=17"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_connection_is_resumed_at_once_and_half_a_line_is_read_again() {
     let half = Bytes(r#"{"type":"ADDED","object":{"metadata":{"na"#.to_owned());
-    let replies = vec![page(10, "", &[]), Stream(vec![line("ADDED", "a", 11), half, Break]), Stream(vec![line("ADDED", "b", 12), Silence])];
+    let replies = vec![
+        page(10, "", &[]),
+        Stream(vec![line("ADDED", "a", 11), half, Break]),
+        Stream(vec![line("ADDED", "b", 12), Silence]),
+    ];
     let run = run(1, replies).await;
     assert_eq!(run.seen, ["listed", "Added a", "Added b"]);
     assert_eq!(run.requests[2], "watch=true&resourceVersion=11");
@@ -152,7 +171,13 @@ async fn a_dropped_connection_is_resumed_at_once_and_half_a_line_is_read_again()
 #[tokio::test(start_paused = true)]
 async fn repeated_states_of_a_stream_are_skipped() {
     let first = Stream(vec![line("ADDED", "a", 11), line("MODIFIED", "a", 12)]);
-    let repeated = vec![line("ADDED", "a", 11), line("ADDED", "b", 11), line("MODIFIED", "a", 12), line("MODIFIED", "a", 13), Silence];
+    let repeated = vec![
+        line("ADDED", "a", 11),
+        line("ADDED", "b", 11),
+        line("MODIFIED", "a", 12),
+        line("MODIFIED", "a", 13),
+        Silence,
+    ];
     let run = run(1, vec![page(10, "", &[]), first, Stream(repeated)]).await;
     assert_eq!(run.seen, ["listed", "Added a", "Modified a", "Added b", "Modified a", "Modified a"]);
 }
@@ -189,8 +214,13 @@ async fn expired_pages_are_listed_again_in_one_piece() {
 
 #[tokio::test(start_paused = true)]
 async fn other_errors_in_the_stream_are_reported_and_never_the_end() {
-    let replies =
-        vec![page(10, "", &[]), Stream(vec![status_line(500)]), page(11, "", &[]), Stream(vec![status_line(500)]), page(12, "", &["a"])];
+    let replies = vec![
+        page(10, "", &[]),
+        Stream(vec![status_line(500)]),
+        page(11, "", &[]),
+        Stream(vec![status_line(500)]),
+        page(12, "", &["a"]),
+    ];
     let run = run(10, replies).await;
     assert_eq!(run.seen, ["listed", "trouble 500", "listed", "trouble 500", "Listed a", "listed"]);
 }
@@ -206,7 +236,12 @@ async fn a_forbidden_or_missing_resource_is_reported_and_tried_again() {
 async fn a_busy_server_is_not_asked_before_its_retry_time() {
     for status in [429, 503] {
         let began = Instant::now();
-        let replies = vec![page(10, "", &[]), Status(status, "30"), page(10, "", &[]), Stream(vec![line("ADDED", "a", 11), Pause(1000)])];
+        let replies = vec![
+            page(10, "", &[]),
+            Status(status, "30"),
+            page(10, "", &[]),
+            Stream(vec![line("ADDED", "a", 11), Pause(1000)]),
+        ];
         let run = run(29, replies).await;
         assert_eq!(run.requests.len(), 2);
         assert_eq!(run.seen, ["listed", format!("trouble {status}").as_str()]);
@@ -216,11 +251,16 @@ async fn a_busy_server_is_not_asked_before_its_retry_time() {
 
 #[tokio::test(start_paused = true)]
 async fn only_a_server_that_asks_for_no_pause_is_reported_as_an_error() {
-    for (status, retry_after, expected) in [(429, "1", Level::WARN), (429, "", Level::ERROR), (503, "1", Level::ERROR)] {
+    for (status, retry_after, expected) in [(429, "1", Level::WARN), (429, "", Level::ERROR), (503, "1", Level::ERROR)]
+    {
         let (lines, guard) = crate::telemetry::collect_lines(Level::WARN);
         run(9, vec![Status(status, retry_after), page(10, "", &[]), Stream(vec![Silence])]).await;
         drop(guard);
-        assert_eq!(lines.lock().iter().map(|line| line.level).collect::<Vec<_>>(), [expected], "{status} {retry_after}");
+        assert_eq!(
+            lines.lock().iter().map(|line| line.level).collect::<Vec<_>>(),
+            [expected],
+            "{status} {retry_after}"
+        );
     }
 }
 
@@ -249,8 +289,7 @@ async fn after_an_outage_everything_is_listed_if_the_server_was_set_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_bookmark_or_a_refusal_may_also_show_that_the_server_was_set_back() {
-    let too_large =
-        json!({"type": "ERROR", "object": {"kind": "Status", "code": 504, "message": "Too large resource version: 10, current: 3"}});
+    let too_large = json!({"type": "ERROR", "object": {"kind": "Status", "code": 504, "message": "Too large resource version: 10, current: 3"}});
     for step in [line("BOOKMARK", "", 3), Bytes(too_large.to_string() + "\n")] {
         let run = run(1, vec![page(10, "", &["a"]), Stream(vec![step]), page(3, "", &[])]).await;
         assert_eq!(run.seen, ["Listed a", "listed", "Deleted a", "listed"]);
@@ -268,8 +307,13 @@ async fn a_silent_watch_is_reopened() {
     ];
     let run = run(60 + 70 + 70 + 1, replies).await;
     assert_eq!(run.seen, ["listed", "Added a", "Added b"]);
-    let expected =
-        ["limit=500", "watch=true&resourceVersion=10", "watch=true&resourceVersion=11", "limit=1", "watch=true&resourceVersion=11"];
+    let expected = [
+        "limit=500",
+        "watch=true&resourceVersion=10",
+        "watch=true&resourceVersion=11",
+        "limit=1",
+        "watch=true&resourceVersion=11",
+    ];
     assert_eq!(run.requests, expected);
 }
 
@@ -297,8 +341,11 @@ async fn a_watch_that_expires_repeatedly_is_relisted_more_slowly() {
 
 #[tokio::test(start_paused = true)]
 async fn the_settings_limit_a_watch() {
-    let watching =
-        Watching { server_timeout: Some(Duration::from_secs(200)), client_timeout: Some(Duration::from_secs(5)), ..Watching::default() };
+    let watching = Watching {
+        server_timeout: Some(Duration::from_secs(200)),
+        client_timeout: Some(Duration::from_secs(5)),
+        ..Watching::default()
+    };
     let run = run_with(11, watching, vec![page(10, "", &[])], Transcript::default()).await;
     assert_eq!(run.requests[1..], ["watch=true&resourceVersion=10&timeoutSeconds=200"; 3]);
 }
@@ -382,7 +429,8 @@ async fn known_objects_are_passed_on_once_more_on_request_and_the_stream_stays_o
 async fn a_request_before_a_list_is_answered_by_the_list_and_a_failed_one_is_repeated() {
     let run = run_revisited(&[], vec![page(5, "", &["a"]), Stream(vec![Silence])]).await;
     assert_eq!(run.seen, ["Listed a", "listed"]);
-    let replies = vec![page(5, "", &["a"]), Stream(vec![Silence]), Status(500, ""), page(5, "next", &["a"]), page(5, "", &["x"])];
+    let replies =
+        vec![page(5, "", &["a"]), Stream(vec![Silence]), Status(500, ""), page(5, "next", &["a"]), page(5, "", &["x"])];
     let run = run_revisited(&[5], replies).await;
     assert_eq!(run.seen, ["Listed a", "listed", "Revisited a"]);
     assert_eq!(run.requests[2..], ["limit=500", "limit=500", "limit=500&continue=next"]);
@@ -481,11 +529,16 @@ async fn a_panic_of_a_sink_is_logged_once_and_everything_is_listed_anew() {
     let replies = vec![page(10, "", &["a", "b"]), page(10, "", &["a", "b"]), changes()];
     let in_list = run_fragile(30, replies, Fragile::at("Listed b", 1)).await;
     assert_eq!(in_list, (seen("Listed a, trouble, Listed a, Listed b, listed, Modified a, Deleted b"), vec![0]));
-    let replies = || vec![page(10, "", &["a", "b"]), changes(), page(12, "", &["a"]), Stream(vec![line("ADDED", "c", 13), Silence])];
+    let replies = || {
+        vec![page(10, "", &["a", "b"]), changes(), page(12, "", &["a"]), Stream(vec![line("ADDED", "c", 13), Silence])]
+    };
     let in_change = run_fragile(30, replies(), Fragile::at("Modified a", 1)).await;
     assert_eq!(in_change, (seen("Listed a, Listed b, listed, trouble, Listed a, Deleted b, listed, Added c"), vec![0]));
     let in_deletion = run_fragile(30, replies(), Fragile::at("Deleted b", 1)).await;
-    assert_eq!(in_deletion, (seen("Listed a, Listed b, listed, Modified a, trouble, Listed a, Deleted b, listed, Added c"), vec![0]));
+    assert_eq!(
+        in_deletion,
+        (seen("Listed a, Listed b, listed, Modified a, trouble, Listed a, Deleted b, listed, Added c"), vec![0])
+    );
 }
 
 #[tokio::test(start_paused = true)]

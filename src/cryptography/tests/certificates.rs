@@ -51,14 +51,17 @@ fn openssl_verifies_what_an_authority_signs() {
         let files = Files::new();
         let (ca_key, ca) = ca(signer);
         let leaf = key(kind);
-        let names = ["example.com", "*.example.com", "10.0.0.1", "2001:db8::1", "me@example.com", "spiffe://example.com/a"];
+        let names =
+            ["example.com", "*.example.com", "10.0.0.1", "2001:db8::1", "me@example.com", "spiffe://example.com/a"];
         let request = request(&leaf, &options("example.com", &names)).unwrap();
         files.write("request", &request);
         assert!(files.run("openssl req -in request -noout -verify -text").contains("DNS:example.com"), "{kind}");
         let certificate = signed(&request, &ca, &ca_key, &CertificateOptions::default(), days(90), [2; 16]).unwrap();
         files.write("ca", &ca);
         files.write("certificate", &certificate);
-        files.run("openssl verify -x509_strict -CAfile ca -purpose sslserver -verify_hostname a.example.com certificate");
+        files.run(
+            "openssl verify -x509_strict -CAfile ca -purpose sslserver -verify_hostname a.example.com certificate",
+        );
         files.run("openssl verify -x509_strict -CAfile ca -purpose sslclient -verify_ip 10.0.0.1 certificate");
         let text = files.run("openssl x509 -in certificate -noout -text");
         for part in [
@@ -71,14 +74,23 @@ fn openssl_verifies_what_an_authority_signs() {
             assert!(text.contains(part), "{kind} {part}: {text}");
         }
         assert_eq!(verify(&certificate, None, &ca, &expected(Some("b.example.com"))), Ok(()), "{kind}");
-        assert!(is_of_key(&certificate, &leaf.public()).unwrap() && !is_of_key(&certificate, &ca_key.public()).unwrap());
+        assert!(
+            is_of_key(&certificate, &leaf.public()).unwrap() && !is_of_key(&certificate, &ca_key.public()).unwrap()
+        );
         let details = details(&certificate).unwrap().remove(0);
-        assert_eq!((details.common_name.as_deref(), details.is_authority, &*details.key), (Some("example.com"), false, &*kind.to_string()));
+        assert_eq!(
+            (details.common_name.as_deref(), details.is_authority, &*details.key),
+            (Some("example.com"), false, &*kind.to_string())
+        );
         assert_eq!(details.names, names);
         assert_eq!(details.usages, ["server", "client"]);
-        let fingerprint = files.run("openssl x509 -in certificate -noout -fingerprint -sha256 -serial -subject -issuer -nameopt RFC2253");
+        let fingerprint = files
+            .run("openssl x509 -in certificate -noout -fingerprint -sha256 -serial -subject -issuer -nameopt RFC2253");
         let shown = fingerprint.to_lowercase().replace(':', "");
-        assert!(shown.contains(&details.fingerprint) && shown.contains(&format!("serial={}", details.serial)), "{fingerprint}");
+        assert!(
+            shown.contains(&details.fingerprint) && shown.contains(&format!("serial={}", details.serial)),
+            "{fingerprint}"
+        );
     }
 }
 
@@ -87,12 +99,14 @@ fn requests_of_openssl_are_signed() {
     let files = Files::new();
     let (ca_key, ca) = ca(KeyKind::P256);
     files.run("openssl req -new -newkey rsa:2048 -nodes -keyout key -subj /CN=of-openssl/O=Others -addext subjectAltName=DNS:a.example.com -out request");
-    let certificate = signed(&files.read("request"), &ca, &ca_key, &CertificateOptions::default(), days(1), [3; 16]).unwrap();
+    let certificate =
+        signed(&files.read("request"), &ca, &ca_key, &CertificateOptions::default(), days(1), [3; 16]).unwrap();
     assert_eq!(verify(&certificate, None, &ca, &expected(Some("a.example.com"))), Ok(()));
     let read = details(&certificate).unwrap().remove(0);
     assert_eq!((read.common_name.as_deref(), &read.names[..]), (Some("of-openssl"), &["a.example.com".to_owned()][..]));
     // The options of the operator have precedence over the request of the sender.
-    let other = signed(&files.read("request"), &ca, &ca_key, &options("mine", &["b.example.com"]), days(1), [4; 16]).unwrap();
+    let other =
+        signed(&files.read("request"), &ca, &ca_key, &options("mine", &["b.example.com"]), days(1), [4; 16]).unwrap();
     assert_eq!(details(&other).unwrap()[0].names, ["b.example.com"]);
 }
 
@@ -101,7 +115,8 @@ fn a_request_does_not_make_an_authority() {
     let files = Files::new();
     let (ca_key, ca) = ca(KeyKind::P256);
     files.run("openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key -subj /CN=evil -addext basicConstraints=CA:TRUE -out request");
-    let certificate = signed(&files.read("request"), &ca, &ca_key, &CertificateOptions::default(), days(1), [3; 16]).unwrap();
+    let certificate =
+        signed(&files.read("request"), &ca, &ca_key, &CertificateOptions::default(), days(1), [3; 16]).unwrap();
     assert!(!details(&certificate).unwrap()[0].is_authority);
     let evil = PrivateKey::read(&files.read("key"), None).unwrap();
     let request = request(&key(KeyKind::P256), &options("x", &["x"])).unwrap();
@@ -139,22 +154,37 @@ fn chains_are_verified() {
 
     assert_eq!(verify(&leaf, Some(&middle), &root, &expected(Some("leaf.example.com"))), Ok(()));
     assert_eq!(verify(&[leaf.clone(), middle.clone()].concat(), None, &root, &expected(None)), Ok(()));
-    let refused = |leaf: &[u8], middle: Option<&[u8]>, root: &[u8], expected: &Expected| match verify(leaf, middle, root, expected) {
+    let refused = |leaf: &[u8], middle: Option<&[u8]>, root: &[u8], expected: &Expected| match verify(
+        leaf, middle, root, expected,
+    ) {
         Err(CryptoError::Refused(reason)) => reason,
         other => panic!("{other:?}"),
     };
     assert!(refused(&leaf, None, &root, &expected(None)).contains("is missing"));
     // An authority of the same name, and another one.
-    assert!(refused(&leaf, Some(&middle), &ca(KeyKind::P256).1, &expected(None)).contains("not signed by the authority that it names"));
+    assert!(
+        refused(&leaf, Some(&middle), &ca(KeyKind::P256).1, &expected(None))
+            .contains("not signed by the authority that it names")
+    );
     let other = self_signed(&key(KeyKind::P256), &authority("Other"), days(1), [1; 16]).unwrap();
     assert!(refused(&leaf, Some(&middle), &other, &expected(None)).contains("no authority"));
-    assert!(refused(&leaf, Some(&middle), &root, &expected(Some("other.example.com"))).contains("\"other.example.com\""));
+    assert!(
+        refused(&leaf, Some(&middle), &root, &expected(Some("other.example.com"))).contains("\"other.example.com\"")
+    );
     let at = |at: Timestamp| Expected { at, ..expected(None) };
     assert!(refused(&leaf, Some(&middle), &root, &at(now() + SignedDuration::from_hours(24 * 31))).contains("expired"));
-    assert!(refused(&leaf, Some(&middle), &root, &at(now() - SignedDuration::from_hours(1))).contains("not valid before"));
+    assert!(
+        refused(&leaf, Some(&middle), &root, &at(now() - SignedDuration::from_hours(1))).contains("not valid before")
+    );
     // An authority below one that may have none.
-    let below =
-        signed(&request(&key(KeyKind::P256), &options("b", &[])).unwrap(), &middle, &middle_key, &authority("Below"), days(1), [7; 16]);
+    let below = signed(
+        &request(&key(KeyKind::P256), &options("b", &[])).unwrap(),
+        &middle,
+        &middle_key,
+        &authority("Below"),
+        days(1),
+        [7; 16],
+    );
     assert!(verify(&below.unwrap(), Some(&middle), &root, &expected(None)).is_err());
     let client = CertificateOptions { usages: Some(vec![Usage::Client]), ..CertificateOptions::default() };
     let client = signed(&asked, &middle, &middle_key, &client, days(30), [8; 16]).unwrap();
@@ -189,7 +219,10 @@ fn stores_are_read_by_openssl_and_keytool() {
     assert_eq!(found.public(), leaf.public());
     assert!(text.contains("friendlyName: web"), "{text}");
     let certificates = details(text.as_bytes()).unwrap();
-    assert_eq!(certificates.iter().filter_map(|found| found.common_name.as_deref()).collect::<Vec<_>>(), ["leaf", "Root"]);
+    assert_eq!(
+        certificates.iter().filter_map(|found| found.common_name.as_deref()).collect::<Vec<_>>(),
+        ["leaf", "Root"]
+    );
     assert!(files.try_run("openssl pkcs12 -in store -passin pass:other -nodes").is_err());
     files.write("trusted", &trust_store(&ca, "changeit").unwrap());
     if is_installed("keytool") {
@@ -204,8 +237,11 @@ fn stores_are_read_by_openssl_and_keytool() {
 #[test]
 fn mistakes_in_options_are_named() {
     let own = key(KeyKind::P256);
-    let made = |options: &CertificateOptions| self_signed(&own, options, days(1), [0; 16]).map(|_| ()).unwrap_err().to_string();
-    let subject = CertificateOptions { subject: Some(vec![("XX".to_owned(), String::new())]), ..CertificateOptions::default() };
+    let made = |options: &CertificateOptions| {
+        self_signed(&own, options, days(1), [0; 16]).map(|_| ()).unwrap_err().to_string()
+    };
+    let subject =
+        CertificateOptions { subject: Some(vec![("XX".to_owned(), String::new())]), ..CertificateOptions::default() };
     assert!(made(&subject).contains("CN, O, OU, C, ST, L"));
     for name in ["", "a b", "grün.example.com"] {
         assert!(made(&options("a", &[name])).contains("no name of a certificate"), "{name}");

@@ -35,7 +35,11 @@ fn every_form_is_read_again() {
             assert_eq!(public_key_of(&written).is_ok(), format != PrivateFormat::Der, "{kind} {format:?}");
         }
         for format in [PublicFormat::Pem, PublicFormat::Openssh, PublicFormat::Der] {
-            assert_eq!(PublicKey::read(&key.public().to_format(format, "a b").unwrap()), Ok(key.public()), "{kind} {format:?}");
+            assert_eq!(
+                PublicKey::read(&key.public().to_format(format, "a b").unwrap()),
+                Ok(key.public()),
+                "{kind} {format:?}"
+            );
         }
         assert_eq!(format!("{key:?}"), format!("PrivateKey({kind})"));
     }
@@ -131,7 +135,10 @@ fn openssh_reads_our_keys() {
                 continue;
             }
             let expected = public.trim_end_matches(" me@here");
-            assert!(printed.as_ref().is_ok_and(|printed| printed.starts_with(expected)), "{kind} {format:?}: {printed:?}");
+            assert!(
+                printed.as_ref().is_ok_and(|printed| printed.starts_with(expected)),
+                "{kind} {format:?}: {printed:?}"
+            );
         }
         files.write("public", public.as_bytes());
         assert!(files.run("ssh-keygen -l -f public").contains("me@here"), "{kind}");
@@ -152,7 +159,8 @@ fn keys_of_openssh_are_read() {
         let encrypted = PrivateKey::read(&files.read("key"), None);
         assert!(matches!(encrypted, Err(CryptoError::Unreadable(message)) if message.contains("ssh-keygen -p")));
         // The new password is empty.
-        let changed = Command::new("ssh-keygen").args(["-p", "-P", "secret", "-N", "", "-f"]).arg(files.path("key")).output();
+        let changed =
+            Command::new("ssh-keygen").args(["-p", "-P", "secret", "-N", "", "-f"]).arg(files.path("key")).output();
         assert!(changed.unwrap().status.success());
         let key = PrivateKey::read(&files.read("key"), None).unwrap();
         assert_eq!(key.kind(), kind);
@@ -165,7 +173,12 @@ fn keys_of_openssh_are_read() {
 
 #[test]
 fn what_is_no_key_is_refused() {
-    for text in ["", "secret", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "-----BEGIN PRIVATE KEY-----\n%%"] {
+    for text in [
+        "",
+        "secret",
+        "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+        "-----BEGIN PRIVATE KEY-----\n%%",
+    ] {
         assert!(matches!(PrivateKey::read(text.as_bytes(), None), Err(CryptoError::Unreadable(_))), "{text:?}");
         assert!(matches!(public_key_of(text.as_bytes()), Err(CryptoError::Unreadable(_))), "{text:?}");
     }

@@ -24,16 +24,21 @@ fn the_tokens_of_the_standard_are_verified() {
     let secret = json!({ "kty": "oct", "k": "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow" });
     let rsa = json!({ "kty": "RSA", "e": "AQAB", "n": "ofgWCuLjybRlzo0tZWJjNiuSfb4p4fAkd_wWJcyQoTbji9k0l8W26mPddxHmfHQp-Vaw-4qPCJrcS2mJPMEzP1Pt0Bm4d4QlL-yRT-SFd2lZS-pCgNMsD1W_YpRPEwOWvG6b32690r2jZ47soMZo9wGzjb_7OMg0LOL-bSf63kpaSHSXndS5z5rexMdbBYUsLA9e-KXBdQOS-UTo7WTBEMa2R2CapHg665xsmtdVMTBQY4uDZlxvb3qCo5ZwKh9kG4LT6_I5IhlJH7aGhyxXFvUK-DWNmoudF8NAco9_h9iaGNj8q2ethFkMLs91kzk2PAcDTW9gb54h4FRWyuXpoQ" });
     let ec = json!({ "kty": "EC", "crv": "P-256", "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU", "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0" });
-    let hs256 = format!("eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9.{CLAIMS}.dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk");
+    let hs256 =
+        format!("eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9.{CLAIMS}.dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk");
     let rs256 = format!(
         "eyJhbGciOiJSUzI1NiJ9.{CLAIMS}.cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJbu3XOiZj5RZmh7AAuHIm4Bh-0Qc_lF5YKt_O8W2Fp5jujGbds9uJdbF9CUAr7t1dnZcAcQjbKBYNX4BAynRFdiuB--f_nZLgrnbyTyWzO75vRK5h6xBArLIARNPvkSjtQBMHlb1L07Qe7K0GarZRmB_eSN9383LcOLn6_dO--xi12jzDwusC-eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5AXLIhWkWywlVmtVrBp0igcN_IoypGlUPQGe77Rw"
     );
-    let es256 =
-        format!("eyJhbGciOiJFUzI1NiJ9.{CLAIMS}.DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q");
+    let es256 = format!(
+        "eyJhbGciOiJFUzI1NiJ9.{CLAIMS}.DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q"
+    );
     let set = json!({ "keys": [{ "kty": "unknown" }, rsa, ec] });
     for (token, key) in [(&hs256, &secret), (&rs256, &rsa), (&es256, &ec), (&rs256, &set), (&es256, &set)] {
         let claims = verify_with_set(token, key, &no_demands(), at(1_300_819_379)).unwrap();
-        assert_eq!(Value::Object(claims), json!({ "iss": "joe", "exp": 1_300_819_380, "http://example.com/is_root": true }));
+        assert_eq!(
+            Value::Object(claims),
+            json!({ "iss": "joe", "exp": 1_300_819_380, "http://example.com/is_root": true })
+        );
         assert_eq!(
             verify_with_set(token, key, &no_demands(), at(1_300_819_380)),
             Err(CryptoError::Refused("the token has expired".to_owned()))
@@ -56,8 +61,12 @@ fn pem(key: &PrivateKey) -> Vec<u8> {
 
 #[test]
 fn every_kind_of_key_signs_what_its_public_part_verifies() {
-    let expected =
-        Expectations { audience: vec!["b".to_owned()], issuer: vec!["here".to_owned()], subject: Some("me".to_owned()), ..no_demands() };
+    let expected = Expectations {
+        audience: vec!["b".to_owned()],
+        issuer: vec!["here".to_owned()],
+        subject: Some("me".to_owned()),
+        ..no_demands()
+    };
     for (kind, algorithms) in [
         (KeyKind::Rsa(2048), &["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"][..]),
         (KeyKind::P256, &["ES256"]),
@@ -71,7 +80,10 @@ fn every_kind_of_key_signs_what_its_public_part_verifies() {
             let fields = json!({ "kid": "1" });
             let token = sign(&claims(), &pem(&key), Some(algorithm), fields.as_object().unwrap()).unwrap();
             let (header, read) = read_unverified(&token).unwrap();
-            assert_eq!((header["alg"].as_str(), header["kid"].as_str(), read), (Some(*algorithm), Some("1"), Value::Object(claims())));
+            assert_eq!(
+                (header["alg"].as_str(), header["kid"].as_str(), read),
+                (Some(*algorithm), Some("1"), Value::Object(claims()))
+            );
             assert_eq!(verify_with_key(&token, &public, &expected, at(100)), Ok(claims()), "{algorithm}");
             assert_eq!(verify_with_set(&token, &set, &expected, at(100)), Ok(claims()), "{algorithm}");
             assert!(verify_with_key(&token, &public, &expected, at(99)).is_err(), "not yet");
@@ -120,7 +132,10 @@ fn what_a_token_must_say_is_demanded() {
     assert!(matches!(verify_with_key(&token, b"", &to("a"), at(100)), Err(CryptoError::Argument(_))));
     let bare = sign(&Claims::new(), b"secret", None, &Claims::new()).unwrap();
     for expected in [to("a"), Expectations { issuer: vec!["x".to_owned()], ..no_demands() }] {
-        assert!(matches!(verify_with_key(&bare, b"secret", &expected, at(0)), Err(CryptoError::Refused(_))), "a claim is missing");
+        assert!(
+            matches!(verify_with_key(&bare, b"secret", &expected, at(0)), Err(CryptoError::Refused(_))),
+            "a claim is missing"
+        );
     }
     let words = json!({ "exp": "tomorrow" });
     let words = sign(words.as_object().unwrap(), b"secret", None, &Claims::new()).unwrap();

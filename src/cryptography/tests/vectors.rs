@@ -28,7 +28,10 @@ fn bcrypt_is_that_of_others() {
     assert_eq!(is_password("secret", &made), Ok(true));
     assert!(matches!(bcrypt(&[b'x'; 73], 4, [0; 16]), Err(CryptoError::Argument(_))));
     assert!(matches!(bcrypt(b"a\0b", 4, [0; 16]), Err(CryptoError::Argument(_))));
-    assert!(matches!(is_password("a", &made.replace("$04$", "$31$")), Err(CryptoError::Argument(_))), "it would take a day");
+    assert!(
+        matches!(is_password("a", &made.replace("$04$", "$31$")), Err(CryptoError::Argument(_))),
+        "it would take a day"
+    );
     assert!(matches!(is_password("a", "$2b$04$short"), Err(CryptoError::Unreadable(_))));
 }
 
@@ -48,8 +51,9 @@ fn argon2_is_that_of_others() {
 /// Cases 4 and 16 of the proposal of GCM to NIST.
 #[test]
 fn aes_gcm_is_that_of_others() {
-    let plain =
-        bytes("d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a721c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b39");
+    let plain = bytes(
+        "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a721c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b39",
+    );
     let additional = bytes("feedfacedeadbeeffeedfacedeadbeefabaddad2");
     let nonce: [u8; NONCE_SIZE] = bytes("cafebabefacedbaddecaf888").try_into().unwrap();
     for (key, expected) in [
@@ -85,10 +89,22 @@ fn fernet_is_that_of_others() {
     assert_eq!(key.decrypt(token.as_bytes(), later(1), Some(60)).unwrap(), b"hello");
     assert_eq!(key.decrypt(token.trim_end_matches('=').as_bytes(), later(9_999), None).unwrap(), b"hello");
     for (why, token, at) in [
-        ("incorrect code", "gAAAAAAdwJ6xAAECAwQFBgcICQoLDA0OD3HkMATM5lFqGaerZ-fWPAl1-szkFVzXTuGb4hR8AKtwcaX1YdykQUFBQUFBQUFBQQ==", 1),
+        (
+            "incorrect code",
+            "gAAAAAAdwJ6xAAECAwQFBgcICQoLDA0OD3HkMATM5lFqGaerZ-fWPAl1-szkFVzXTuGb4hR8AKtwcaX1YdykQUFBQUFBQUFBQQ==",
+            1,
+        ),
         ("too short", "gAAAAAAdwJ6xAAECAwQFBgcICQoLDA0OD3HkMATM5lFqGaerZ-fWPA==", 1),
-        ("invalid base64", "%%%%%%%%%%%%%AECAwQFBgcICQoLDA0OD3HkMATM5lFqGaerZ-fWPAl1-szkFVzXTuGb4hR8AKtwcaX1YdykRtfsH-p1YsUD2Q==", 1),
-        ("padding", "gAAAAAAdwJ6xAAECAwQFBgcICQoLDA0ODz4LEpdELGQAad7aNEHbf-JkLPIpuiYRLQ3RtXatOYREu2FWke6CnJNYIbkuKNqOhw==", 1),
+        (
+            "invalid base64",
+            "%%%%%%%%%%%%%AECAwQFBgcICQoLDA0OD3HkMATM5lFqGaerZ-fWPAl1-szkFVzXTuGb4hR8AKtwcaX1YdykRtfsH-p1YsUD2Q==",
+            1,
+        ),
+        (
+            "padding",
+            "gAAAAAAdwJ6xAAECAwQFBgcICQoLDA0ODz4LEpdELGQAad7aNEHbf-JkLPIpuiYRLQ3RtXatOYREu2FWke6CnJNYIbkuKNqOhw==",
+            1,
+        ),
         ("too old", token, 61),
         ("from the future", token, -120),
     ] {

@@ -1,4 +1,5 @@
-//! The login of an operator that declares login functions: their results are the credentials, those with the highest priority first.
+//! The login of an operator that declares login functions: their results are the credentials, those with the highest
+//! priority first.
 
 use std::cmp::Reverse;
 use std::sync::{Arc, OnceLock, Weak};
@@ -66,7 +67,12 @@ impl ActivityLogin {
         Ok(connections)
     }
 
-    async fn connect(&self, info: ConnectionInfo, id: String, settings: &Arc<ConnectionSettings>) -> Result<Connection, LoginError> {
+    async fn connect(
+        &self,
+        info: ConnectionInfo,
+        id: String,
+        settings: &Arc<ConnectionSettings>,
+    ) -> Result<Connection, LoginError> {
         let Server::Fixed(login) = &self.server else { return info.connect(id, Arc::clone(settings)).await };
         let expires_at = info.expires_at().map_err(LoginError::Activity)?;
         let connection = login.login(Arc::clone(settings)).await?.into_iter().next().ok_or(LoginError::Empty)?;

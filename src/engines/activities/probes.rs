@@ -118,7 +118,8 @@ mod tests {
             async move {
                 tokio::time::sleep(self.takes).await;
                 let failed = Verdict::Failed { text: "broken".to_owned(), representation: String::new(), trace: None };
-                let verdict = if self.fails.contains(&number) { failed } else { Verdict::Returned(Some(json!(number))) };
+                let verdict =
+                    if self.fails.contains(&number) { failed } else { Verdict::Returned(Some(json!(number))) };
                 Returned::new(verdict, Patch::default())
             }
             .boxed()
@@ -131,7 +132,8 @@ mod tests {
 
     fn probes(takes: Duration, errors: Option<ErrorMode>, fails: &'static [usize]) -> (Arc<Counting>, Probes) {
         let scripts = Arc::new(Counting { calls: AtomicUsize::new(0), takes, fails });
-        let handler = Handler { policy: Policy { errors, ..Policy::default() }, ..Handler::simple("probe", On::Activity) };
+        let handler =
+            Handler { policy: Policy { errors, ..Policy::default() }, ..Handler::simple("probe", On::Activity) };
         let declared = vec![Activity { handler, moment: Moment::Probe }];
         let settings = Settings::default();
         let calls = Arc::clone(&scripts) as Arc<dyn Scripts>;
@@ -167,7 +169,10 @@ mod tests {
         let (scripts, probes) = probes(Duration::from_hours(1), None, &[]);
         let began = Instant::now();
         let all = join_all((0..3).map(|_| probes.results())).await;
-        assert!(all.iter().all(|ended| ended.as_ref().unwrap_err().to_string() == "the probe has not ended within 10 seconds"));
+        assert!(
+            all.iter()
+                .all(|ended| ended.as_ref().unwrap_err().to_string() == "the probe has not ended within 10 seconds")
+        );
         assert_eq!((began.elapsed().as_secs(), scripts.calls.load(Ordering::SeqCst)), (10, 1));
     }
 

@@ -1,5 +1,5 @@
-//! The certificates of servers: read from the files of the settings, or made. `keeper` replaces them in time, `made` decides when, and `store`
-//! keeps made ones in a Secret.
+//! The certificates of servers: read from the files of the settings, or made. `keeper` replaces them in time, `made`
+//! decides when, and `store` keeps made ones in a Secret.
 
 mod keeper;
 mod made;

@@ -124,7 +124,10 @@ mod tests {
     fn urls_leave_out_default_ports_and_have_brackets_around_ipv6() {
         assert_eq!(url(false, "localhost", 443, ""), "https://localhost");
         assert_eq!(url(true, "::1", 8080, "/hooks/"), "http://[::1]:8080/hooks");
-        assert_eq!([None, Some("0.0.0.0"), Some("::"), Some("10.0.0.1")].map(accessible), ["localhost", "127.0.0.1", "::1", "10.0.0.1"]);
+        assert_eq!(
+            [None, Some("0.0.0.0"), Some("::"), Some("10.0.0.1")].map(accessible),
+            ["localhost", "127.0.0.1", "::1", "10.0.0.1"]
+        );
     }
 
     #[test]
@@ -132,8 +135,12 @@ mod tests {
         let target = Target::Url("https://host/path//".to_owned());
         let config = ClientConfig { target, authorities: Some("CA".to_owned()) };
         assert_eq!(config.of_webhook("fn"), json!({"url": "https://host/path/fn", "caBundle": "Q0E="}));
-        let target = Target::Service { namespace: "n".to_owned(), name: "s".to_owned(), port: Some(8443), path: String::new() };
+        let target =
+            Target::Service { namespace: "n".to_owned(), name: "s".to_owned(), port: Some(8443), path: String::new() };
         let config = ClientConfig { target, authorities: None };
-        assert_eq!(config.of_webhook("a b"), json!({"service": {"namespace": "n", "name": "s", "port": 8443, "path": "/a%20b"}}));
+        assert_eq!(
+            config.of_webhook("a b"),
+            json!({"service": {"namespace": "n", "name": "s", "port": 8443, "path": "/a%20b"}})
+        );
     }
 }

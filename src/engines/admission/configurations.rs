@@ -1,6 +1,6 @@
-//! Keeps the webhook configurations of an operator up to date: created, updated when anything about the webhooks changes, restored after
-//! edits and deletions by others, and narrowed to the persistent webhooks at the end. The definitions of converted kinds are kept true in
-//! the same way.
+//! Keeps the webhook configurations of an operator up to date: created, updated when anything about the webhooks
+//! changes, restored after edits and deletions by others, and narrowed to the persistent webhooks at the end. The
+//! definitions of converted kinds are kept true in the same way.
 
 mod declared;
 mod definitions;
@@ -25,7 +25,10 @@ impl Configurations {
     pub async fn run(mut self, stop: Stop) -> Result<(), ConfigurationError> {
         // Only the tasks keep it.
         let unwritten = std::mem::replace(&mut self.unwritten, Arc::new(()));
-        let begin = |kind| task::Task::new(Managed::Configuration(&self, kind), &self.upkeep, Arc::clone(&unwritten), stop.clone()).run();
+        let begin = |kind| {
+            task::Task::new(Managed::Configuration(&self, kind), &self.upkeep, Arc::clone(&unwritten), stop.clone())
+                .run()
+        };
         let [validating, mutating] = ConfigurationKind::ALL.map(begin);
         drop(unwritten);
         tokio::try_join!(validating, mutating).map(drop)

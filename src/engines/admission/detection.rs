@@ -1,4 +1,5 @@
-//! The address of the developer's machine for the API server: the host by the kind of the cluster, which its certificate shows.
+//! The address of the developer's machine for the API server: the host by the kind of the cluster, which its
+//! certificate shows.
 
 use std::time::Duration;
 
@@ -39,7 +40,8 @@ pub(crate) fn route(kind: ServerKind, guess: Option<ServerKind>) -> Route {
     }
 }
 
-/// Guesses the kind of the cluster by the certificate and the version of its API server. `None` if it is not a known one.
+/// Guesses the kind of the cluster by the certificate and the version of its API server. `None` if it is not a known
+/// one.
 pub(crate) fn guess(certificate: Option<&PeerCertificate>, version: Option<&str>) -> Option<ServerKind> {
     let by_certificate = certificate.and_then(|certificate| {
         let has = |parts: &[(String, String)], key: &str, is_meant: &dyn Fn(&str) -> bool| {
@@ -53,7 +55,9 @@ pub(crate) fn guess(certificate: Option<&PeerCertificate>, version: Option<&str>
         {
             return Some(ServerKind::K3d);
         }
-        if has(subject, "commonName", &|name| name == "minikube") || has(issuer, "commonName", &|name| name == "minikubeCA") {
+        if has(subject, "commonName", &|name| name == "minikube")
+            || has(issuer, "commonName", &|name| name == "minikubeCA")
+        {
             return Some(ServerKind::Minikube);
         }
         let is_docker = certificate.alternative_names.iter().any(|(_, name)| name == "docker-for-desktop");
@@ -74,7 +78,9 @@ pub(crate) async fn detect(kind: ServerKind, client: &Client) -> Route {
     };
     let route = route(kind, guessed);
     match (guessed, &route) {
-        (Some(guessed), _) => info!(target: "kopfd::admission", "The cluster is taken for one of the kind {}.", word_of(guessed)),
+        (Some(guessed), _) => {
+            info!(target: "kopfd::admission", "The cluster is taken for one of the kind {}.", word_of(guessed));
+        }
         (None, Route::Tunnel) => {
             info!(target: "kopfd::admission", "The kind of the cluster is unknown: its requests come through a tunnel.");
         }
@@ -104,7 +110,9 @@ mod tests {
     use ServerKind::{AutoServer, AutoTunnel, DockerDesktop, K3d, Minikube, Ngrok, Server};
 
     fn certificate(subject: &[(&str, &str)], issuer: &[(&str, &str)], names: &[&str]) -> PeerCertificate {
-        let parts = |parts: &[(&str, &str)]| parts.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let parts = |parts: &[(&str, &str)]| {
+            parts.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        };
         PeerCertificate {
             subject: parts(subject),
             issuer: parts(issuer),
@@ -124,8 +132,16 @@ mod tests {
             (certificate(&[("commonName", "k3s-like")], &[("organizationName", "k3s")], &[]), None, None),
             (certificate(&[("commonName", "minikube")], &[], &[]), None, Some(Minikube)),
             (certificate(&[], &[("commonName", "minikubeCA")], &[]), None, Some(Minikube)),
-            (certificate(&[], &[("commonName", "kubernetes")], &["localhost", "docker-for-desktop"]), None, Some(DockerDesktop)),
-            (certificate(&[("commonName", "kube-apiserver")], &[("commonName", "kubernetes")], &["localhost"]), None, None),
+            (
+                certificate(&[], &[("commonName", "kubernetes")], &["localhost", "docker-for-desktop"]),
+                None,
+                Some(DockerDesktop),
+            ),
+            (
+                certificate(&[("commonName", "kube-apiserver")], &[("commonName", "kubernetes")], &["localhost"]),
+                None,
+                None,
+            ),
             (certificate(&[("commonName", "kube-apiserver")], &[], &[]), Some("v1.31.2+k3s1"), Some(K3d)),
             (certificate(&[("commonName", "minikube")], &[], &[]), Some("v1.31.2+k3s1"), Some(Minikube)),
             (certificate(&[], &[], &[]), Some("v1.31.2"), None),

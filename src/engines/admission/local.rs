@@ -26,7 +26,11 @@ pub fn address(operator: &str) -> ClientConfig {
 }
 
 /// Answers a review that the API server sends to a URL. `None` if it is no URL of webhooks in this process.
-pub fn answer(reviewers: &Reviewers, url: &str, review: &Value) -> Option<BoxFuture<'static, Result<Value, Unanswered>>> {
+pub fn answer(
+    reviewers: &Reviewers,
+    url: &str,
+    review: &Value,
+) -> Option<BoxFuture<'static, Result<Value, Unanswered>>> {
     let (operator, id) = url.strip_prefix(PREFIX)?.split_once('/')?;
     let (reviewer, id, review) = (reviewers.of_operator(operator), decoded(id)?, review.clone());
     Some(Box::pin(async move {
@@ -40,7 +44,11 @@ pub fn answer(reviewers: &Reviewers, url: &str, review: &Value) -> Option<BoxFut
 
 /// The headers that API servers send.
 fn sender() -> RequestPeer {
-    let headers = [("content-type", "application/json"), ("accept", "application/json, */*"), ("user-agent", "kube-apiserver-admission")];
+    let headers = [
+        ("content-type", "application/json"),
+        ("accept", "application/json, */*"),
+        ("user-agent", "kube-apiserver-admission"),
+    ];
     let headers = headers.into_iter().map(|(name, value)| (name.to_owned(), Value::from(value)));
     RequestPeer { headers: headers.collect(), certificate: Map::new() }
 }

@@ -1,4 +1,5 @@
-//! The memos of objects that only webhooks know: the operator does not watch their kind, so their deletion is not reported.
+//! The memos of objects that only webhooks know: the operator does not watch their kind, so their deletion is not
+//! reported.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,7 +9,8 @@ use parking_lot::Mutex;
 use crate::object::Resource;
 use crate::script::OperatorMemo;
 
-/// How many objects that are not watched may have memos. An object beyond that makes the operator forget the one that was reviewed longest ago.
+/// How many objects that are not watched may have memos. An object beyond that makes the operator forget the one that
+/// was reviewed longest ago.
 pub const MAX_UNWATCHED: usize = 10_000;
 
 /// The objects that an operator watches.

@@ -1,4 +1,5 @@
-//! The sender of a review: the headers of its request, and its client certificate in the form of Python's `getpeercert`.
+//! The sender of a review: the headers of its request, and its client certificate in the form of Python's
+//! `getpeercert`.
 
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
@@ -15,9 +16,11 @@ pub struct RequestPeer {
 }
 
 impl RequestPeer {
-    /// Returns the sender of an HTTP request. Of repeated headers the last one counts; values that are no text are left out.
+    /// Returns the sender of an HTTP request. Of repeated headers the last one counts; values that are no text are left
+    /// out.
     pub fn of(headers: &HeaderMap, connection: Option<&Connection>) -> Self {
-        let texts = headers.iter().filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.into())));
+        let texts =
+            headers.iter().filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.into())));
         let certificate = connection.and_then(Connection::peer_certificate).map(|certificate| described(&certificate));
         Self { headers: texts.collect(), certificate: certificate.unwrap_or_default() }
     }
@@ -52,7 +55,10 @@ mod tests {
 
     #[test]
     fn a_certificate_has_the_form_of_python() {
-        let validity = Validity { not_before: "2026-11-04T01:02:03Z".parse().unwrap(), not_after: "2027-11-24T00:00:00Z".parse().unwrap() };
+        let validity = Validity {
+            not_before: "2026-11-04T01:02:03Z".parse().unwrap(),
+            not_after: "2027-11-24T00:00:00Z".parse().unwrap(),
+        };
         let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         let certificate = PeerCertificate {
             subject: vec![pair("organizationName", "system:masters"), pair("commonName", "apiserver")],

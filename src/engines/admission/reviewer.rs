@@ -128,7 +128,8 @@ impl Reviewer {
     /// Returns the reviewer of an operator.
     pub fn new(parts: ReviewerParts) -> Self {
         let ReviewerParts { operator, revision, kinds, watched, clock, events, metrics, stop } = parts;
-        let (revision, unwatched, creations) = (watch::Sender::new(Arc::new(revision)), UnwatchedObjects::default(), AtomicU64::new(0));
+        let (revision, unwatched, creations) =
+            (watch::Sender::new(Arc::new(revision)), UnwatchedObjects::default(), AtomicU64::new(0));
         Self { operator, revision, kinds, watched, unwatched, clock, events, metrics, stop, creations }
     }
 
@@ -173,10 +174,11 @@ impl Reviewer {
         !self.revision.borrow().conversions.is_empty()
     }
 
-    /// Answers a review. `id` is the webhook in the path of the request; without it, all admission webhooks are considered.
+    /// Answers a review. `id` is the webhook in the path of the request; without it, all admission webhooks are
+    /// considered.
     ///
-    /// A webhook that the operator does not have is an error, and so is a review that cannot be read: then the API server does as the
-    /// `failurePolicy` says. A defect of the engine is an error of this review only.
+    /// A webhook that the operator does not have is an error, and so is a review that cannot be read: then the API
+    /// server does as the `failurePolicy` says. A defect of the engine is an error of this review only.
     ///
     /// *Cancel safety*: if the review is dropped, its running calls are ended.
     pub async fn review(&self, id: Option<&str>, review: impl Into<Review>, peer: RequestPeer) -> Reviewed {
@@ -185,7 +187,8 @@ impl Reviewer {
         let revision = Arc::clone(&self.revision.borrow());
         let converts = is_conversion(&review.value);
         let converter = id.filter(|_| converts).and_then(|id| revision.conversion(id));
-        let known = if converts { converter.map(|handler| handler.id.as_str()) } else { id.filter(|id| revision.has(id)) };
+        let known =
+            if converts { converter.map(|handler| handler.id.as_str()) } else { id.filter(|id| revision.has(id)) };
         if (id.is_some() || converts) && known.is_none() {
             return Reviewed::refused(404, "there is no such webhook\n");
         }
@@ -212,7 +215,8 @@ impl Reviewer {
             Err(bad) => return self.refuse(id, bad),
         };
         let key = ObjectKey::of(&request.body);
-        let span = object_span(&request.resource, key.namespace.as_deref(), &key.name, request.body.uid().unwrap_or_default());
+        let span =
+            object_span(&request.resource, key.namespace.as_deref(), &key.name, request.body.uid().unwrap_or_default());
         let run = ReviewRun {
             reviewer: self,
             revision,
@@ -222,7 +226,9 @@ impl Reviewer {
         };
         async {
             match run.judge(id, &request).await {
-                Ok(judged) => Reviewed { status: 200, body: ReviewedBody::Review(admission::answer(&request.envelope, &judged)) },
+                Ok(judged) => {
+                    Reviewed { status: 200, body: ReviewedBody::Review(admission::answer(&request.envelope, &judged)) }
+                }
                 Err(error) => {
                     run.log(&Message::error(format!("The request cannot be reviewed: {}", errors::chain(&error))));
                     Reviewed::refused(500, "the review has failed, and the log of the operator has the reason\n")
@@ -239,7 +245,13 @@ impl Reviewer {
         Reviewed::refused(bad.status(), format!("{bad}\n"))
     }
 
-    fn subject(&self, revision: &ReviewRevision, request: &ReviewedRequest, key: ObjectKey, peer: RequestPeer) -> Subject {
+    fn subject(
+        &self,
+        revision: &ReviewRevision,
+        request: &ReviewedRequest,
+        key: ObjectKey,
+        peer: RequestPeer,
+    ) -> Subject {
         let memo = self.memo(&*revision.scripts, request, key);
         Subject::Review {
             object: Object { resource: Arc::clone(&request.resource), body: request.body.clone(), memo },
@@ -256,7 +268,8 @@ impl Reviewer {
         }
     }
 
-    /// Returns the memo of the object, which its other calls share. An object that is being created has a memo for its review only.
+    /// Returns the memo of the object, which its other calls share. An object that is being created has a memo for its
+    /// review only.
     fn memo(&self, scripts: &dyn Scripts, request: &ReviewedRequest, key: ObjectKey) -> ObjectMemo {
         let name = &self.operator;
         if request.operation == CREATE {
@@ -316,21 +329,40 @@ impl ReviewRun<'_> {
     /// Calls the selected webhooks one after another; they share one patch.
     async fn judge(&self, id: Option<&str>, request: &ReviewedRequest) -> Result<Judged, Error> {
         let scripts = &*self.revision.scripts;
-        let selected =
-            settled(scripts, || self.subject.clone(), |answers| admission::selected(&self.revision.webhooks, id, request, answers)).await?;
-        let (mut patch, mut warnings, mut verdicts) = (Patch::default(), Vec::new(), Vec::with_capacity(selected.len()));
+        let selected = settled(
+            scripts,
+            || self.subject.clone(),
+            |answers| admission::selected(&self.revision.webhooks, id, request, answers),
+        )
+        .await?;
+        let (mut patch, mut warnings, mut verdicts) =
+            (Patch::default(), Vec::new(), Vec::with_capacity(selected.len()));
         for webhook in selected {
             let (extended, further, verdict) = self.call(request, webhook, patch).await?;
             patch = extended;
             warnings.extend(further);
             verdicts.push(verdict);
         }
-        let judged = Judged { denial: admission::answer::denial(&verdicts), warnings, operations: self.operations(request, patch).await? };
-        self.reviewer.events.emit(&EngineEvent::Reviewed { body: &request.body, request: self.request(), judged: &judged, webhook: id });
+        let judged = Judged {
+            denial: admission::answer::denial(&verdicts),
+            warnings,
+            operations: self.operations(request, patch).await?,
+        };
+        self.reviewer.events.emit(&EngineEvent::Reviewed {
+            body: &request.body,
+            request: self.request(),
+            judged: &judged,
+            webhook: id,
+        });
         Ok(judged)
     }
 
-    async fn call(&self, request: &ReviewedRequest, webhook: &Webhook, patch: Patch) -> Result<(Patch, Vec<String>, Verdict), Error> {
+    async fn call(
+        &self,
+        request: &ReviewedRequest,
+        webhook: &Webhook,
+        patch: Patch,
+    ) -> Result<(Patch, Vec<String>, Verdict), Error> {
         let Reviewer { clock, stop, events, .. } = self.reviewer;
         let handler = &webhook.handler;
         let is_debugged = events.wants_debugging();
@@ -380,14 +412,19 @@ impl ReviewRun<'_> {
     }
 
     fn request(&self) -> &ReviewRequest {
-        let Subject::Review { request, .. } = &self.subject else { unreachable!("the subject of a review is a review") };
+        let Subject::Review { request, .. } = &self.subject else {
+            unreachable!("the subject of a review is a review")
+        };
         request
     }
 
     /// Logs a line without the values of a Secret.
     fn log(&self, message: &Message) {
-        let shown = |text: &str| self.values.as_ref().map_or_else(|| text.to_owned(), |values| values.hidden(text).into_owned());
-        let message = Message { text: shown(&message.text), trace: message.trace.as_deref().map(shown), ..message.clone() };
+        let shown = |text: &str| {
+            self.values.as_ref().map_or_else(|| text.to_owned(), |values| values.hidden(text).into_owned())
+        };
+        let message =
+            Message { text: shown(&message.text), trace: message.trace.as_deref().map(shown), ..message.clone() };
         self.reviewer.events.log_message(&message);
     }
 }

@@ -35,7 +35,9 @@ impl Scripts for Scripted {
             Act::Allow => Verdict::Returned(None),
             Act::Panic => return async { panic!("a broken engine") }.boxed(),
             Act::Cancel => return std::future::ready(Returned::cancelled("the thread has ended")).boxed(),
-            Act::Tell(text) => Verdict::Failed { text: text.to_owned(), representation: String::new(), trace: Some(text.to_owned()) },
+            Act::Tell(text) => {
+                Verdict::Failed { text: text.to_owned(), representation: String::new(), trace: Some(text.to_owned()) }
+            }
         };
         std::future::ready(Returned::new(verdict, call.patch)).boxed()
     }
@@ -51,7 +53,11 @@ struct Lines(Mutex<Vec<String>>);
 impl EventSink for Lines {
     fn accept(&self, event: &EngineEvent<'_>) {
         if let EngineEvent::Message(message) = event {
-            self.0.lock().push(format!("{} {message} {}", message.level.as_str(), message.trace.as_deref().unwrap_or_default()));
+            self.0.lock().push(format!(
+                "{} {message} {}",
+                message.level.as_str(),
+                message.trace.as_deref().unwrap_or_default()
+            ));
         }
     }
 }
@@ -104,7 +110,9 @@ impl World {
     }
 
     fn counted(&self, outcome: &str) -> bool {
-        self.metrics.text().contains(&format!("kopfd_reviews_total{{operator=\"demo\",webhook=\"fn\",outcome=\"{outcome}\"}} 1"))
+        self.metrics
+            .text()
+            .contains(&format!("kopfd_reviews_total{{operator=\"demo\",webhook=\"fn\",outcome=\"{outcome}\"}} 1"))
     }
 }
 
@@ -117,7 +125,10 @@ async fn a_defect_in_one_call_denies_its_request_only() {
     let world = World::new(Act::Panic, Filters::default(), kinds());
     let reviewed = world.review("fn", "UPDATE", &thing()).await;
     let ReviewedBody::Review(review) = &reviewed.body else { panic!("{reviewed:?}") };
-    assert_eq!(review["response"]["status"], json!({"message": "a defect of the engine: a broken engine", "code": 500}));
+    assert_eq!(
+        review["response"]["status"],
+        json!({"message": "a defect of the engine: a broken engine", "code": 500})
+    );
     assert!(world.counted("denied"));
 }
 
@@ -168,8 +179,11 @@ async fn a_new_revision_answers_reviews_that_begin_later() {
 
 /// Objects with few keys, so that changes often touch them.
 fn values() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![Just(Value::Null), (0..3).prop_map(Value::from), Just(json!([1, 2])), Just(json!([{"a": 1}]))];
-    leaf.prop_recursive(4, 24, 4, |inner| proptest::collection::btree_map("[a-d]", inner, 0..4).prop_map(|fields| json!(fields)))
+    let leaf =
+        prop_oneof![Just(Value::Null), (0..3).prop_map(Value::from), Just(json!([1, 2])), Just(json!([{"a": 1}]))];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        proptest::collection::btree_map("[a-d]", inner, 0..4).prop_map(|fields| json!(fields))
+    })
 }
 
 proptest! {

@@ -1,5 +1,5 @@
-//! The HTTPS server of webhooks, on the threads of the engine: with up to two processors the scripts run there too, so that a review wakes no
-//! other thread.
+//! The HTTPS server of webhooks, on the threads of the engine: with up to two processors the scripts run there too, so
+//! that a review wakes no other thread.
 //!
 //! Its certificate may be replaced at any time: new connections get the new one, and open ones continue.
 
@@ -195,19 +195,26 @@ struct Opened {
 }
 
 impl Opened {
-    async fn open(options: ServerOptions, certificates: Option<watch::Receiver<ServerCertificate>>) -> Result<Self, ServerError> {
+    async fn open(
+        options: ServerOptions,
+        certificates: Option<watch::Receiver<ServerCertificate>>,
+    ) -> Result<Self, ServerError> {
         let (tls, authorities) = match certificates {
             None => (None, None),
             Some(mut certificates) => {
                 let ServerCertificate { certificate, authorities } = certificates.borrow_and_update().clone();
-                (Some((ServerTls::for_clients(&certificate, options.verification.clients())?, certificates)), authorities)
+                (
+                    Some((ServerTls::for_clients(&certificate, options.verification.clients())?, certificates)),
+                    authorities,
+                )
             }
         };
         let address = options.addr.as_deref().unwrap_or("all interfaces");
         let port = options.port.unwrap_or_default();
         let bound = Listener::bind_host(options.addr.as_deref(), port, tls.as_ref().map(|(tls, _)| tls)).await;
-        let listener =
-            bound.map_err(|source| ServerError::Bind { address: format!("{address}, port {port}"), source })?.with_limits(LIMITS);
+        let listener = bound
+            .map_err(|source| ServerError::Bind { address: format!("{address}, port {port}"), source })?
+            .with_limits(LIMITS);
         let target = options.route.target(tls.is_none(), listener.address().port(), &options.path);
         write_authorities(options.dump.as_deref(), authorities.as_deref())?;
         Ok(Self { config: watch::Sender::new(ClientConfig { target, authorities }), options, listener, tls })
@@ -245,7 +252,8 @@ async fn follow(
             continue;
         }
         info!(target: "kopfd::admission", "The certificate of the webhooks was replaced.");
-        config.send_if_modified(|config| std::mem::replace(&mut config.authorities, authorities.clone()) != authorities);
+        config
+            .send_if_modified(|config| std::mem::replace(&mut config.authorities, authorities.clone()) != authorities);
         if let Err(error) = write_authorities(dump, authorities.as_deref()) {
             error!(target: "kopfd::admission", "{}.", errors::chain(&error));
         }

@@ -72,7 +72,9 @@ pub enum ServersError {
     #[error("cannot read the authorities of clients in {0}")]
     Authorities(String, #[source] std::io::Error),
     /// Clients must have certificates, but no authority is named.
-    #[error("clients need certificates, but the settings name no authority: set `verifyCafile`, `verifyCapath` or `verifyCadata`")]
+    #[error(
+        "clients need certificates, but the settings name no authority: set `verifyCafile`, `verifyCapath` or `verifyCadata`"
+    )]
     NoAuthorities,
 }
 
@@ -95,7 +97,9 @@ impl Servers {
             running
         } else {
             let started = match detection::detect(settings.kind, client).await {
-                detection::Route::Direct(host) => Running::start(settings, host, (client, reviewer.operator()), clock).await?,
+                detection::Route::Direct(host) => {
+                    Running::start(settings, host, (client, reviewer.operator()), clock).await?
+                }
                 detection::Route::Tunnel => Running::start_tunnelled(settings).await?,
             };
             let running = Arc::new(started);
@@ -122,7 +126,11 @@ impl Running {
                 port: *port,
             },
             None => Route::Host(
-                settings.host.clone().or_else(|| host.map(str::to_owned)).unwrap_or_else(|| accessible(settings.addr.as_deref())),
+                settings
+                    .host
+                    .clone()
+                    .or_else(|| host.map(str::to_owned))
+                    .unwrap_or_else(|| accessible(settings.addr.as_deref())),
             ),
         };
         let verification = verification(&settings.verification)?;
@@ -164,7 +172,9 @@ impl Running {
         };
         let reviewers = Reviewers::default();
         let server = Server::start(options, None, reviewers.clone()).await?;
-        let tunnel = Tunnel::open(TunnelOptions { settings: settings.tunnel.clone(), port: server.address().port(), path }).await?;
+        let tunnel =
+            Tunnel::open(TunnelOptions { settings: settings.tunnel.clone(), port: server.address().port(), path })
+                .await?;
         Ok(Self { server, tunnel: Some(tunnel), reviewers, stop: Stop::new(), tasks: Tasks::default() })
     }
 
@@ -195,7 +205,8 @@ impl Serving {
     }
 }
 
-/// Reads how the certificates of clients are verified. As in kopf, a named authority means that certificates are verified if there are any.
+/// Reads how the certificates of clients are verified. As in kopf, a named authority means that certificates are
+/// verified if there are any.
 fn verification(settings: &Verification) -> Result<ClientVerification, ServersError> {
     let mut authorities = String::new();
     if let Some(data) = &settings.cadata {
@@ -240,7 +251,12 @@ mod tests {
         }
         let capath = Some(folder.path().display().to_string());
         let with = |mode: Option<&str>, capath: Option<String>| {
-            let settings = Verification { mode: mode.map(str::to_owned), capath, cadata: Some("D".to_owned()), ..Verification::default() };
+            let settings = Verification {
+                mode: mode.map(str::to_owned),
+                capath,
+                cadata: Some("D".to_owned()),
+                ..Verification::default()
+            };
             verification(&settings).unwrap()
         };
         assert_eq!(with(None, capath.clone()), ClientVerification::Optional("D\nA\nB\n".to_owned()));
@@ -250,6 +266,8 @@ mod tests {
         let none = Verification { mode: Some("required".to_owned()), ..Verification::default() };
         assert!(matches!(verification(&none), Err(ServersError::NoAuthorities)));
         let missing = Verification { cafile: Some("/nonexistent/ca.pem".to_owned()), ..Verification::default() };
-        assert!(matches!(verification(&missing), Err(ServersError::Authorities(file, _)) if file == "/nonexistent/ca.pem"));
+        assert!(
+            matches!(verification(&missing), Err(ServersError::Authorities(file, _)) if file == "/nonexistent/ca.pem")
+        );
     }
 }

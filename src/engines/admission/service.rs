@@ -85,7 +85,9 @@ impl Service {
         let limits = BodyLimits { bytes, timeout: BODY_TIMEOUT };
         let (body, _held) = match read_body_within(request.into_body(), limits, &self.bytes).await {
             Ok(read) => read,
-            Err(SharedBodyError::Exhausted) => return answer(&Reviewed::refused(503, "too many reviews are in flight\n")),
+            Err(SharedBodyError::Exhausted) => {
+                return answer(&Reviewed::refused(503, "too many reviews are in flight\n"));
+            }
             Err(SharedBodyError::Body(BodyError::TooLarge(rest))) => {
                 return rest.answer(answer(&Reviewed::refused(413, too_large))).await;
             }

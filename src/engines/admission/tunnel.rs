@@ -215,8 +215,11 @@ mod tests {
         let file = folder.join("ngrok");
         std::fs::write(&file, format!("#!/bin/sh\ncd {}\necho $$ > pid\n{script}\n", folder.display())).unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let settings =
-            admission::Tunnel { token: Some("t0ken".into()), region: Some("eu".into()), binary: Some(file.display().to_string()) };
+        let settings = admission::Tunnel {
+            token: Some("t0ken".into()),
+            region: Some("eu".into()),
+            binary: Some(file.display().to_string()),
+        };
         TunnelOptions { settings, port: 8080, path: "/hooks/".into() }
     }
 
@@ -236,7 +239,8 @@ echo '{"lvl":"info","msg":"started tunnel","name":"command_line","addr":"http://
     #[tokio::test]
     async fn the_program_gets_port_region_and_token_and_is_killed_at_the_end() {
         let folder = tempfile::tempdir().unwrap();
-        let options = program(folder.path(), &format!("echo \"$@ $NGROK_AUTHTOKEN\" > arguments\n{OPENS}\nexec sleep 1000"));
+        let options =
+            program(folder.path(), &format!("echo \"$@ $NGROK_AUTHTOKEN\" > arguments\n{OPENS}\nexec sleep 1000"));
         let tunnel = Tunnel::open(options).await.unwrap();
         assert_eq!(url(&tunnel.client_config().borrow()), "https://x.example.com/hooks");
         let arguments = std::fs::read_to_string(folder.path().join("arguments")).unwrap();

@@ -30,7 +30,8 @@ pub(super) struct ObjectTasks {
 pub(super) struct TaskIds {
     /// The running tasks, including stopping tasks.
     pub running: BTreeSet<String>,
-    /// The running tasks that start anew after their end: their declaration or code has changed, or a pause has stopped them.
+    /// The running tasks that start anew after their end: their declaration or code has changed, or a pause has stopped
+    /// them.
     pub outdated: BTreeSet<String>,
     /// The tasks that ended on their own.
     pub ended: BTreeSet<String>,
@@ -63,7 +64,8 @@ struct State {
     /// A hash of the last seen essence, if no handled one is stored.
     essence: Option<u64>,
     running: BTreeMap<String, Arc<RunningTask>>,
-    /// The handlers whose tasks ended on their own. They are not started again, unless their declaration or code changes.
+    /// The handlers whose tasks ended on their own. They are not started again, unless their declaration or code
+    /// changes.
     ended: BTreeMap<String, Fingerprint>,
     /// The handlers whose outdated tasks are stopping, and that start again after that.
     replaced: BTreeMap<String, Arc<Handler>>,
@@ -152,14 +154,15 @@ impl ObjectTasks {
 
     /// Returns the ids of the tasks. `is_current` returns whether a declaration is that of the newest revision.
     ///
-    /// A function that has ended does not need the finalizer: the event of its own last patch may be the object's last one. Only the
-    /// deletion of the object waits for the patch.
+    /// A function that has ended does not need the finalizer: the event of its own last patch may be the object's last
+    /// one. Only the deletion of the object waits for the patch.
     pub(super) fn ids(&self, is_deleting: bool, is_current: impl Fn(&Fingerprint) -> bool) -> TaskIds {
         let mut state = self.state.lock();
         state.ended.retain(|_, fingerprint| is_current(fingerprint));
         let mut ids = TaskIds { ended: state.ended.keys().cloned().collect(), ..TaskIds::default() };
         for (id, task) in &state.running {
-            let (is_outdated, has_ended) = (!is_current(&task.fingerprint) || task.is_pausing(), !is_deleting && task.is_concluding());
+            let (is_outdated, has_ended) =
+                (!is_current(&task.fingerprint) || task.is_pausing(), !is_deleting && task.is_concluding());
             if is_outdated {
                 ids.outdated.insert(id.clone());
             }
@@ -188,8 +191,8 @@ impl ObjectTasks {
 }
 
 impl State {
-    /// Tells whether an object has changed, by its last handled essence. Without a stored one every event would differ from it; the last
-    /// seen one is compared.
+    /// Tells whether an object has changed, by its last handled essence. Without a stored one every event would differ
+    /// from it; the last seen one is compared.
     fn has_changed(&mut self, change: &Change) -> bool {
         if change.old.is_some() {
             self.essence = None;
@@ -218,6 +221,9 @@ mod tests {
         let handled = |new: &Value| (Some(one.clone()), new.clone());
         assert_eq!(changes(&[handled(&one), handled(&two), handled(&two), handled(&one)]), [false, true, true, false]);
         let unstored = |new: &Value| (None, new.clone());
-        assert_eq!(changes(&[unstored(&one), unstored(&one), unstored(&two), unstored(&two)]), [true, false, true, false]);
+        assert_eq!(
+            changes(&[unstored(&one), unstored(&one), unstored(&two), unstored(&two)]),
+            [true, false, true, false]
+        );
     }
 }

@@ -18,7 +18,8 @@ use crate::telemetry::metrics::TaskMetrics;
 /// Time in which a stopped task may end at once, besides the turns of the scheduler: scripts run on other threads.
 const GRACE: Duration = Duration::from_millis(10);
 
-/// How often this time begins anew because other tasks have ended meanwhile: thousands of tasks stop together when the operator exits.
+/// How often this time begins anew because other tasks have ended meanwhile: thousands of tasks stop together when the
+/// operator exits.
 const MAX_GRACES: usize = 200;
 
 /// The options of all daemons and timers of an operator.
@@ -64,7 +65,13 @@ pub struct InstantExit {
 
 impl BackgroundOptions {
     /// Returns the options of an operator's declarations.
-    pub fn of(timers: &[Timer], daemons: &[Daemon], program: &Program, settings: &Settings, metrics: &OperatorMetrics) -> Self {
+    pub fn of(
+        timers: &[Timer],
+        daemons: &[Daemon],
+        program: &Program,
+        settings: &Settings,
+        metrics: &OperatorMetrics,
+    ) -> Self {
         let background = &settings.background;
         let polling = background.cancellation_polling;
         let of_timer = |timer: &Timer| TaskOptions {
@@ -144,7 +151,8 @@ mod tests {
     }
 
     async fn waited_with(settings: &Settings, ends_after: u64, others: u32) -> u128 {
-        let exit = BackgroundOptions::of(&[], &[], &Program::default(), settings, &OperatorMetrics::default()).instant_exit;
+        let exit =
+            BackgroundOptions::of(&[], &[], &Program::default(), settings, &OperatorMetrics::default()).instant_exit;
         let (ended, ends, began) = (Stop::new(), AtomicU64::new(0), Instant::now());
         let others = async {
             for _ in 0..others {

@@ -49,7 +49,8 @@ pub(super) struct RunningTask {
     stopping: Mutex<Option<Stopping>>,
 }
 
-/// How long a cycle of the object waits for the last patch of a stopping task. The event of the patch may come before its answer.
+/// How long a cycle of the object waits for the last patch of a stopping task. The event of the patch may come before
+/// its answer.
 const LAST_PATCH: Duration = Duration::from_secs(1);
 
 /// The limits of a stop.
@@ -87,7 +88,13 @@ struct Stopping {
 
 impl RunningTask {
     /// Returns a task that begins.
-    pub(super) fn new(handler: Arc<Handler>, live: Arc<LiveBody>, limits: StopLimits, reports: Reports, span: Span) -> Arc<Self> {
+    pub(super) fn new(
+        handler: Arc<Handler>,
+        live: Arc<LiveBody>,
+        limits: StopLimits,
+        reports: Reports,
+        span: Span,
+    ) -> Arc<Self> {
         let Reports { fingerprint, memo, resource, events, gauge } = reports;
         let (stopped, cancelled, ended) = (Stopped::default(), Stop::new(), Stop::new());
         let (is_concluding, is_patching, stopping) = (AtomicBool::new(false), AtomicBool::new(false), Mutex::default());
@@ -130,8 +137,8 @@ impl RunningTask {
         self.is_concluding.load(Ordering::Relaxed)
     }
 
-    /// Takes the next step of a stop in the cycles of the object. Returns the time until the next one; `None` if the task has ended or is
-    /// no longer awaited.
+    /// Takes the next step of a stop in the cycles of the object. Returns the time until the next one; `None` if the
+    /// task has ended or is no longer awaited.
     pub(super) async fn step(&self, reason: StopReason) -> Option<Duration> {
         let age = self.ask(reason).await;
         if self.is_patching.load(Ordering::Relaxed) {
@@ -171,7 +178,8 @@ impl RunningTask {
         self.cancelled.request("the task is cancelled");
     }
 
-    /// Asks the task to stop, if that is a new reason, and lets it end at once. Returns the time since the first request.
+    /// Asks the task to stop, if that is a new reason, and lets it end at once. Returns the time since the first
+    /// request.
     async fn ask(&self, reason: StopReason) -> Duration {
         let now = Instant::now();
         let asked_at = self.stopping.lock().get_or_insert(Stopping { asked_at: now, reached: Stage::Asked }).asked_at;

@@ -85,7 +85,8 @@ impl<W: Effects> Drop for Task<W> {
         let is_requested = running.stopped.is_set() || registry.halt().is_some();
         registry.remove(*number);
         let end = object.end(running, is_requested);
-        // The function may have written to the memo after the object was forgotten. If it is watched again, the memo is no longer its own.
+        // The function may have written to the memo after the object was forgotten. If it is watched again, the memo is
+        // no longer its own.
         if end.is_last_of_gone
             && let Some((effects, _)) = revisions.newest()
             && !effects.follows(&object.memo.key)
@@ -108,9 +109,11 @@ impl<W: Effects> Task<W> {
         Self { parts, replacement: Arc::default(), record, patch: Patch::default(), error_delays, has_succeeded: false }
     }
 
-    /// Runs until the function has ended, or the task is asked to stop. Returns the handler that replaces it in a new revision.
+    /// Runs until the function has ended, or the task is asked to stop. Returns the handler that replaces it in a new
+    /// revision.
     ///
-    /// Boxed, because the future would have a place for the task before its first poll, and another one for the time after it.
+    /// Boxed, because the future would have a place for the task before its first poll, and another one for the time
+    /// after it.
     pub(super) async fn run(mut self: Box<Self>) -> Option<Replacement> {
         self.run_to_end().await;
         let replacement = Arc::clone(&self.replacement);
@@ -177,7 +180,10 @@ impl<W: Effects> Task<W> {
             let (entered, step) = schedule.next(phase, self.now(), changed_at);
             #[cfg(test)]
             let (entered, step) = super::defects::spoiled((entered, step));
-            if entered == Phase::Quiet && phase != Phase::Quiet && (self.record.is_finished() || self.record.retries == 0) {
+            if entered == Phase::Quiet
+                && phase != Phase::Quiet
+                && (self.record.is_finished() || self.record.retries == 0)
+            {
                 self.record = self.fresh_record();
             }
             phase = entered;
@@ -276,7 +282,8 @@ impl<W: Effects> Task<W> {
         if let Err(error) = sent {
             let text = format!("the changes were refused: {error}");
             if outcome.error.is_none() {
-                let (refused, message) = self.judge(Verdict::Failed { representation: text.clone(), text, trace: None });
+                let (refused, message) =
+                    self.judge(Verdict::Failed { representation: text.clone(), text, trace: None });
                 self.log(&message);
                 self.emit_judged(&refused);
                 outcome = refused;
@@ -296,7 +303,9 @@ impl<W: Effects> Task<W> {
     async fn call(&self, patch: Patch) -> Returned {
         let Parts { events, running, live, .. } = &self.parts;
         let (handler, retry) = (self.handler(), self.record.retries);
-        let newest = self.revision().and_then(|(effects, options)| Some((effects, options.target_of(&running.fingerprint)?, options)));
+        let newest = self
+            .revision()
+            .and_then(|(effects, options)| Some((effects, options.target_of(&running.fingerprint)?, options)));
         // No attempt is made with an outdated declaration: the task is asked to stop.
         let Some((effects, target, options)) = newest else {
             running.stopped.raised().await;
@@ -317,7 +326,13 @@ impl<W: Effects> Task<W> {
         running.gauge.calling(true);
         events.emit(&EngineEvent::HandlerCalled { body: &live.get(), handler, reason: None, retry });
         let returned = call_safely(&*effects, handler, call).await;
-        events.emit(&EngineEvent::HandlerReturned { body: &live.get(), handler, reason: None, retry, returned: &returned });
+        events.emit(&EngineEvent::HandlerReturned {
+            body: &live.get(),
+            handler,
+            reason: None,
+            retry,
+            returned: &returned,
+        });
         running.gauge.calling(false);
         returned
     }
@@ -343,8 +358,8 @@ impl<W: Effects> Task<W> {
         if outcome.is_final { Attempted::Finished } else { Attempted::Retry(outcome.delay.unwrap_or_default()) }
     }
 
-    /// Sends a patch, and keeps the functions that could not be applied. If the server cannot be reached or has a transient error, the
-    /// patch is sent again after a pause; when the task is asked to stop, for the last time.
+    /// Sends a patch, and keeps the functions that could not be applied. If the server cannot be reached or has a
+    /// transient error, the patch is sent again after a pause; when the task is asked to stop, for the last time.
     ///
     /// # Errors
     /// The text of the error if the patch itself is refused.
@@ -369,14 +384,22 @@ impl<W: Effects> Task<W> {
                 }
                 Err(error) if is_refused(&error) => return Err(self.described(&error)),
                 Err(error) if is_last => {
-                    let text = format!("{}: the changes are lost, since it must stop: {}", self.handler().title(), self.described(&error));
+                    let text = format!(
+                        "{}: the changes are lost, since it must stop: {}",
+                        self.handler().title(),
+                        self.described(&error)
+                    );
                     self.log(&Message::error(text));
                     return Ok(());
                 }
                 Err(error) => {
                     let delay = self.error_delays.next_or_last().unwrap_or(MIN_ERROR_DELAY);
                     let delay = delay.max(error.retry_after().unwrap_or_default());
-                    let text = format!("Throttling for {} seconds due to an unexpected error: {}", seconds(delay), self.described(&error));
+                    let text = format!(
+                        "Throttling for {} seconds due to an unexpected error: {}",
+                        seconds(delay),
+                        self.described(&error)
+                    );
                     self.log(&Message::error(text));
                     self.pause(delay).await;
                     is_throttled = true;
@@ -413,7 +436,12 @@ impl<W: Effects> Task<W> {
     fn subject(&self) -> Subject {
         let Parts { object, running, live, .. } = &self.parts;
         let memo = object.memo.clone();
-        Subject::Background { resource: object.resource(), live: Arc::clone(live), memo, stopped: running.stopped.clone() }
+        Subject::Background {
+            resource: object.resource(),
+            live: Arc::clone(live),
+            memo,
+            stopped: running.stopped.clone(),
+        }
     }
 
     fn fresh_record(&self) -> Record {
@@ -453,7 +481,9 @@ impl<W: Effects> Task<W> {
 /// Tells whether the same patch would be refused again: it is invalid, or a function of it fails.
 fn is_refused(error: &Error) -> bool {
     match error {
-        Error::Patch(error) => matches!(error, cluster::Error::Transform(_)) || matches!(error.status(), Some(400 | 405 | 413 | 415 | 422)),
+        Error::Patch(error) => {
+            matches!(error, cluster::Error::Transform(_)) || matches!(error.status(), Some(400 | 405 | 413 | 415 | 422))
+        }
         _ => true,
     }
 }

@@ -53,7 +53,9 @@ impl EventSink for Lines {
             EngineEvent::Message(message) => message.to_string(),
             EngineEvent::TaskStarted { .. } => "started".to_owned(),
             EngineEvent::TaskEnded { is_requested, .. } => format!("ended, requested: {is_requested}"),
-            EngineEvent::PatchPrepared { patch, .. } => format!("patch {} and {} functions", json!(patch.merge), patch.transforms.len()),
+            EngineEvent::PatchPrepared { patch, .. } => {
+                format!("patch {} and {} functions", json!(patch.merge), patch.transforms.len())
+            }
             _ => return,
         };
         self.lines.lock().push(format!("{} {line}", seconds(self.began.elapsed())));
@@ -74,12 +76,19 @@ impl World {
             handler: Arc::new(Handler::simple("t", on)),
         });
         let pause = Duration::from_mins(1);
-        let schedule = (on == On::Timer).then_some(Schedule { rhythm: Rhythm::Interval { pause, is_sharp: false }, idle: None });
+        let schedule =
+            (on == On::Timer).then_some(Schedule { rhythm: Rhythm::Interval { pause, is_sharp: false }, idle: None });
         let metrics = Arc::new(OperatorMetrics::default().timer("t"));
         let options = BackgroundOptions {
             tasks: HashMap::from([(
                 0,
-                Arc::new(TaskOptions { initial_delay: None, schedule, cancellation, metrics, fingerprint: Arc::from("1") }),
+                Arc::new(TaskOptions {
+                    initial_delay: None,
+                    schedule,
+                    cancellation,
+                    metrics,
+                    fingerprint: Arc::from("1"),
+                }),
             )]),
             instant_exit: InstantExit { timeout: None, turns: 10, grace: Duration::ZERO },
             revision: Arc::default(),
@@ -163,7 +172,13 @@ impl Scripts for World {
 }
 
 impl Patcher for World {
-    fn apply<'a>(&'a self, _: &'a Resource, _: &'a Body, _: &'a Patch, _: &'a dyn Confirmation) -> BoxFuture<'a, Result<Applied, Error>> {
+    fn apply<'a>(
+        &'a self,
+        _: &'a Resource,
+        _: &'a Body,
+        _: &'a Patch,
+        _: &'a dyn Confirmation,
+    ) -> BoxFuture<'a, Result<Applied, Error>> {
         let answer = self.answers.lock().pop_front().unwrap_or_else(|| Ok(Applied::default()));
         std::future::ready(answer).boxed()
     }
@@ -211,8 +226,11 @@ async fn a_pause_stops_all_tasks_and_the_next_event_after_it_starts_them_again()
     world.add().await;
     world.after(1).await;
     world.tasks().pause();
-    let expected =
-        ["1 Daemon 't' succeeded.", "1 Daemon 't' has exited on request and will not be retried or restarted.", "1 ended, requested: true"];
+    let expected = [
+        "1 Daemon 't' succeeded.",
+        "1 Daemon 't' has exited on request and will not be retried or restarted.",
+        "1 ended, requested: true",
+    ];
     assert_eq!(world.after(1).await, expected);
     world.add().await;
     world.tasks().resume();
@@ -222,8 +240,11 @@ async fn a_pause_stops_all_tasks_and_the_next_event_after_it_starts_them_again()
 
 #[tokio::test(start_paused = true)]
 async fn a_daemon_that_outlives_a_pause_starts_again_after_its_end() {
-    let slow =
-        Cancellation { backoff: Some(Duration::from_secs(10)), timeout: Some(Duration::from_secs(5)), polling: Duration::from_secs(20) };
+    let slow = Cancellation {
+        backoff: Some(Duration::from_secs(10)),
+        timeout: Some(Duration::from_secs(5)),
+        polling: Duration::from_secs(20),
+    };
     let world = World::of(On::Daemon, slow, &[Act::Ignore]);
     world.add().await;
     world.after(1).await;
@@ -232,7 +253,8 @@ async fn a_daemon_that_outlives_a_pause_starts_again_after_its_end() {
     world.tasks().resume();
     world.add().await;
     let lines = world.after(20).await;
-    let ends: Vec<&str> = lines.iter().map(String::as_str).filter(|line| line.contains("ended") || line.contains("started")).collect();
+    let ends: Vec<&str> =
+        lines.iter().map(String::as_str).filter(|line| line.contains("ended") || line.contains("started")).collect();
     assert_eq!(ends, ["11 ended, requested: true", "11 started"]);
 }
 
@@ -282,7 +304,11 @@ async fn the_tasks_of_a_deleted_object_are_stopped_and_none_is_started() {
     assert!(world.tasks().has_tasks("op/u"));
     assert!(world.see(EventKind::Deleted, json!({})).await.is_empty());
     let lines = world.after(1).await;
-    assert_eq!(lines[2..], ["forgotten op/u", "2 ended, requested: true"], "the memo may have been written to since the deletion");
+    assert_eq!(
+        lines[2..],
+        ["forgotten op/u", "2 ended, requested: true"],
+        "the memo may have been written to since the deletion"
+    );
     assert!(!world.tasks().has_tasks("op/u"));
 }
 
@@ -304,7 +330,10 @@ async fn a_patch_is_sent_again_until_it_is_stored() {
             "65 patch {\"status\":{\"x\":2}} and 0 functions".into()
         ]
     );
-    assert!(lines.contains(&"1 Throttling for 2 seconds due to an unexpected error: HTTP 409 (Conflict)".to_owned()), "{lines:#?}");
+    assert!(
+        lines.contains(&"1 Throttling for 2 seconds due to an unexpected error: HTTP 409 (Conflict)".to_owned()),
+        "{lines:#?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

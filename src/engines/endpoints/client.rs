@@ -101,7 +101,8 @@ mod tests {
     fn an_answer_has_a_status_and_a_body() {
         let found = read(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").unwrap();
         assert_eq!((found.status, found.body.as_slice()), (200, &b"{}"[..]));
-        for foreign in ["", "220 mail.example.com ESMTP\r\n\r\n", "HTTP/1.1 fine\r\n\r\n", "HTTP/1.1 200 OK\r\nno end"] {
+        for foreign in ["", "220 mail.example.com ESMTP\r\n\r\n", "HTTP/1.1 fine\r\n\r\n", "HTTP/1.1 200 OK\r\nno end"]
+        {
             assert_eq!(read(foreign.as_bytes()), None, "{foreign:?}");
         }
     }

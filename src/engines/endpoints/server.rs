@@ -1,4 +1,5 @@
-//! The listener of the endpoints, on a thread of its own: it answers even while the event loop of the operators is stuck.
+//! The listener of the endpoints, on a thread of its own: it answers even while the event loop of the operators is
+//! stuck.
 
 use std::convert::Infallible;
 use std::io;
@@ -88,7 +89,9 @@ async fn serve(listener: Listener, url: LivenessUrl, endpoints: Endpoints, stop:
             let request = if is_endpoint { Err(request) } else { hooks.respond(request).await };
             Ok::<_, Infallible>(match request {
                 Ok(answer) => answer,
-                Err(request) => respond(&endpoints, &probes, request.method(), request.uri().path()).await.map(BodyExt::boxed_unsync),
+                Err(request) => respond(&endpoints, &probes, request.method(), request.uri().path())
+                    .await
+                    .map(BodyExt::boxed_unsync),
             })
         }
     });
@@ -98,7 +101,11 @@ async fn serve(listener: Listener, url: LivenessUrl, endpoints: Endpoints, stop:
 async fn respond(endpoints: &Endpoints, probes: &str, method: &Method, path: &str) -> Response<Full<Bytes>> {
     let answer = match *method {
         Method::GET | Method::HEAD => endpoints.answer(path, probes).await,
-        _ => Answer { status: 405, content_type: "text/plain; charset=utf-8", body: "only GET and HEAD are allowed\n".to_owned() },
+        _ => Answer {
+            status: 405,
+            content_type: "text/plain; charset=utf-8",
+            body: "only GET and HEAD are allowed\n".to_owned(),
+        },
     };
     debug!(target: "kopfd::endpoints", %method, path, status = answer.status, "A request to an endpoint was answered.");
     // The server itself leaves out the body of an answer to HEAD.
@@ -125,7 +132,8 @@ mod tests {
         answer_after(address, bytes, |_| Ok(()))
     }
 
-    /// Sends bytes and no more, and returns the answer. A server that sees the end before it has answered may end the connection without.
+    /// Sends bytes and no more, and returns the answer. A server that sees the end before it has answered may end the
+    /// connection without.
     fn answer_at_the_end(address: SocketAddr, bytes: &[u8]) -> String {
         answer_after(address, bytes, |stream| stream.shutdown(Shutdown::Write))
     }
@@ -168,8 +176,12 @@ mod tests {
             let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
             assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{shown:?}: {answer}");
         }
-        let posted = answer(address, b"POST /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc");
-        assert!(posted.starts_with("HTTP/1.1 405") && posted.to_lowercase().contains("\nallow: get, head\r"), "{posted}");
+        let posted =
+            answer(address, b"POST /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc");
+        assert!(
+            posted.starts_with("HTTP/1.1 405") && posted.to_lowercase().contains("\nallow: get, head\r"),
+            "{posted}"
+        );
         let healthy = answer(address, b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         assert!(healthy.starts_with("HTTP/1.1 200") && healthy.ends_with("ok\n"), "{healthy}");
     }

@@ -24,7 +24,9 @@ impl LivenessUrl {
     /// If it does not begin with `http://`, or its port is not a number.
     pub fn parse(text: &str) -> Result<Self, String> {
         const EXAMPLE: &str = "such as http://0.0.0.0:8080/healthz";
-        let rest = text.strip_prefix("http://").ok_or_else(|| format!("expected a URL that begins with http://, {EXAMPLE}"))?;
+        let rest = text
+            .strip_prefix("http://")
+            .ok_or_else(|| format!("expected a URL that begins with http://, {EXAMPLE}"))?;
         let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
         if path.contains(['?', '#']) {
             return Err(format!("the URL has no query and no fragment, {EXAMPLE}"));
@@ -53,7 +55,11 @@ impl LivenessUrl {
 impl std::fmt::Display for LivenessUrl {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { host, port, path } = self;
-        if host.contains(':') { write!(formatter, "http://[{host}]:{port}{path}") } else { write!(formatter, "http://{host}:{port}{path}") }
+        if host.contains(':') {
+            write!(formatter, "http://[{host}]:{port}{path}")
+        } else {
+            write!(formatter, "http://{host}:{port}{path}")
+        }
     }
 }
 

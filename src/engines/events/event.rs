@@ -18,7 +18,8 @@ use crate::script::interface::subject::ReviewRequest;
 pub enum EngineEvent<'a> {
     /// A message about the handled object. The current span is that of the object.
     Message(&'a Message),
-    /// A message about the handling of an object, which was passed on as a message before. Kopf may post these as Kubernetes Events.
+    /// A message about the handling of an object, which was passed on as a message before. Kopf may post these as
+    /// Kubernetes Events.
     HandlingReported {
         /// The object.
         body: &'a Body,
@@ -34,7 +35,8 @@ pub enum EngineEvent<'a> {
         /// The remaining time of the wait for the operator's last patch; negative if it is over.
         consistency_in: Option<SignedDuration>,
     },
-    /// An object is forgotten: it was deleted, or its kind or namespace is no longer served. It may be repeated after the end of its worker.
+    /// An object is forgotten: it was deleted, or its kind or namespace is no longer served. It may be repeated after
+    /// the end of its worker.
     ObjectForgotten {
         /// The unique id, or its substitute.
         uid: &'a str,

@@ -17,7 +17,8 @@ pub trait EventSink: Send + Sync {
         false
     }
 
-    /// Tells whether messages about calls that only repeat the one before are for debugging, since the sink counts such calls.
+    /// Tells whether messages about calls that only repeat the one before are for debugging, since the sink counts such
+    /// calls.
     fn folds_repetitions(&self) -> bool {
         false
     }
@@ -158,7 +159,10 @@ mod tests {
         let wants = |sink: Arc<dyn EventSink>| {
             let inner = EventStream::default().with(quiet()).with(sink);
             let outer = EventStream::default().with(Arc::new(inner.clone()));
-            assert_eq!((outer.wants_debugging(), outer.wants_states()), (inner.wants_debugging(), inner.wants_states()));
+            assert_eq!(
+                (outer.wants_debugging(), outer.wants_states()),
+                (inner.wants_debugging(), inner.wants_states())
+            );
             (inner.wants_debugging(), inner.wants_states())
         };
         assert_eq!(wants(quiet()), (false, false));

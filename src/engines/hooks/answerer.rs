@@ -34,7 +34,8 @@ const SERVING_AGAIN: Duration = Duration::from_secs(5);
 /// When senders may try again while too many requests are answered.
 const CAPACITY_AGAIN: Duration = Duration::from_secs(1);
 
-/// The minimum interval between log lines about refused requests of one hook: their senders must not be able to fill the log.
+/// The minimum interval between log lines about refused requests of one hook: their senders must not be able to fill
+/// the log.
 const TELL_INTERVAL: Duration = Duration::from_mins(1);
 
 /// How long a cancelled call may take to end.
@@ -217,7 +218,9 @@ impl Pending {
         request.json = json(&request)?;
         let limited = || with_retry(refused(429, "too many requests are being answered\n"), CAPACITY_AGAIN);
         let permits = self.revision.permits.get(&self.hook.handler.id).map(Arc::clone);
-        let _permit = permits.and_then(|permits| permits.try_acquire_owned().ok()).ok_or_else(|| (limited(), HookOutcome::Limited))?;
+        let _permit = permits
+            .and_then(|permits| permits.try_acquire_owned().ok())
+            .ok_or_else(|| (limited(), HookOutcome::Limited))?;
         let returned = self.call(request).await;
         let Some(Returned { verdict, answer, overrun, is_cancelled, .. }) = returned else {
             return Err(unavailable("this replica stands by\n"));
@@ -269,7 +272,9 @@ impl Pending {
         for check in self.hook.checks.iter().filter(|check| is_due(check)) {
             let verified = match check.secret() {
                 None => verify(check, &[], request),
-                Some(secret) => self.verify_by_secret(check, secret, request).await.map_err(|error| self.unreadable(&error))?,
+                Some(secret) => {
+                    self.verify_by_secret(check, secret, request).await.map_err(|error| self.unreadable(&error))?
+                }
             };
             if let Err(refusal) = verified {
                 return Err(self.unverified(check, refusal));
@@ -279,7 +284,12 @@ impl Pending {
     }
 
     /// A Secret may have been replaced since it was read.
-    async fn verify_by_secret(&self, check: &Check, key: &SecretKey, request: &HookRequest) -> Result<Result<(), Refusal>, Unreadable> {
+    async fn verify_by_secret(
+        &self,
+        check: &Check,
+        key: &SecretKey,
+        request: &HookRequest,
+    ) -> Result<Result<(), Refusal>, Unreadable> {
         let secrets = &self.answerer.parts.secrets;
         let known = secrets.get(key).await?;
         let verified = verify(check, &known, request);
@@ -338,7 +348,9 @@ fn json(request: &HookRequest) -> Result<Option<Value>, Refused> {
         return Ok(None);
     }
     let parsed = serde_json::from_slice(&request.body);
-    parsed.map(Some).map_err(|_| (refused(400, "the body is no JSON, though its content type says so\n"), HookOutcome::Invalid))
+    parsed
+        .map(Some)
+        .map_err(|_| (refused(400, "the body is no JSON, though its content type says so\n"), HookOutcome::Invalid))
 }
 
 /// Returns a refusal as plain text.
@@ -374,7 +386,8 @@ pub(super) fn unavailable(text: &str) -> Refused {
     (with_retry(refused(503, text), SERVING_AGAIN), HookOutcome::Unavailable)
 }
 
-/// Returns the answer to a request whose function has failed. Only the text of `reject` is for the sender; the log has the others.
+/// Returns the answer to a request whose function has failed. Only the text of `reject` is for the sender; the log has
+/// the others.
 fn failure(verdict: Verdict, overrun: Option<Limit>) -> Refused {
     let answer = match verdict {
         Verdict::Rejected { text, code } if (400..600).contains(&code) => refused(code, &format!("{text}\n")),
@@ -390,7 +403,9 @@ fn message(handler: &Handler, verdict: &Verdict, overrun: Option<Limit>) -> Mess
     let title = handler.title();
     match verdict {
         Verdict::Returned(_) => Message::step(format!("{title} succeeded.")),
-        Verdict::Rejected { text, code } => Message::warning(format!("{title} rejects the request: {text} (code {code})")),
+        Verdict::Rejected { text, code } => {
+            Message::warning(format!("{title} rejects the request: {text} (code {code})"))
+        }
         Verdict::Permanent { text } => Message::error(format!("{title} failed permanently: {text}")),
         Verdict::Temporary { text, .. } => {
             Message::error(format!("{title} failed temporarily: {}", text.as_deref().unwrap_or("temporary error")))

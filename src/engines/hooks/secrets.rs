@@ -1,5 +1,5 @@
-//! The Secrets by which requests are verified. They are kept for a short time, and read again when a verification fails, so that a replaced
-//! Secret counts at once.
+//! The Secrets by which requests are verified. They are kept for a short time, and read again when a verification
+//! fails, so that a replaced Secret counts at once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use crate::object::SecretKey;
 /// How long a Secret is used without reading it again.
 const LIFETIME: Duration = Duration::from_mins(1);
 
-/// The minimum age of a Secret that is read again after a failed verification: senders of wrong credentials cause no more requests.
+/// The minimum age of a Secret that is read again after a failed verification: senders of wrong credentials cause no
+/// more requests.
 const MIN_AGE: Duration = Duration::from_secs(5);
 
 /// The reason why a value cannot be read.

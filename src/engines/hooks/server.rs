@@ -1,4 +1,5 @@
-//! Listeners of hooks alone, on threads of their own, since senders of hooks are not trusted. Operators with equal settings share one.
+//! Listeners of hooks alone, on threads of their own, since senders of hooks are not trusted. Operators with equal
+//! settings share one.
 
 use std::convert::Infallible;
 use std::io;
@@ -142,7 +143,8 @@ impl Server {
         (tls, files): (Option<ServerTls>, Option<(PathBuf, PathBuf)>),
         service: Service,
     ) -> Result<Self, HookServerError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(HookServerError::Thread)?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(HookServerError::Thread)?;
         let stop = Stop::new();
         let (started, starting) = oneshot::channel();
         let (ending, ended) = oneshot::channel::<()>();
@@ -196,7 +198,8 @@ async fn serve(listener: Listener, service: Service, stop: Stop) {
     listener.serve(service, stop).await;
 }
 
-/// Returns the certificate of a listener, and the authorities of its clients. Clients may have no certificate: each hook decides.
+/// Returns the certificate of a listener, and the authorities of its clients. Clients may have no certificate: each
+/// hook decides.
 fn tls(settings: &HookServer) -> Result<Option<ServerTls>, HookServerError> {
     let (Some(chain), Some(key)) = (&settings.certfile, &settings.pkeyfile) else { return Ok(None) };
     let certificate = Certificate::read(Path::new(chain), Path::new(key))?;

@@ -47,7 +47,9 @@ impl Service {
     /// # Errors
     /// The request.
     pub(crate) async fn respond(&self, request: Request<Incoming>) -> Result<Answer, Request<Incoming>> {
-        let Some(path) = request.uri().path().strip_prefix(&*self.prefix).map(str::to_owned) else { return Err(request) };
+        let Some(path) = request.uri().path().strip_prefix(&*self.prefix).map(str::to_owned) else {
+            return Err(request);
+        };
         let (answer, hook) = match self.hooks.find(request.method().as_str(), &path) {
             Found::Unknown => return Err(request),
             Found::Starting => (written(&starting()), String::new()),
@@ -75,9 +77,13 @@ impl Service {
         let invalid = |status, text: &str| pending.refuse((refused(status, text), HookOutcome::Invalid));
         match read_body_within(request.into_body(), limits, &self.bytes).await {
             Ok((body, _held)) => written(&pending.answer(HookRequest { body, ..head }).await),
-            Err(SharedBodyError::Exhausted) => written(&pending.refuse(unavailable("too many requests are in flight\n"))),
+            Err(SharedBodyError::Exhausted) => {
+                written(&pending.refuse(unavailable("too many requests are in flight\n")))
+            }
             Err(SharedBodyError::Body(BodyError::TooLarge(rest))) => rest.answer(written(&pending.too_large())).await,
-            Err(SharedBodyError::Body(BodyError::Timeout)) => written(&invalid(408, "the body did not arrive in time\n")),
+            Err(SharedBodyError::Body(BodyError::Timeout)) => {
+                written(&invalid(408, "the body did not arrive in time\n"))
+            }
             Err(SharedBodyError::Body(BodyError::Broken(_))) => written(&invalid(400, "the body cannot be read\n")),
         }
     }
@@ -90,7 +96,9 @@ fn head_of(request: &Request<Incoming>, path: String) -> HookRequest {
         method: request.method().as_str().to_owned(),
         path,
         query: query_of(request.uri().query().unwrap_or_default()),
-        headers: texts.filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))).collect(),
+        headers: texts
+            .filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned())))
+            .collect(),
         certificate: certificate.map(names_of),
         ..HookRequest::default()
     }
@@ -106,7 +114,10 @@ fn names_of(certificate: PeerCertificate) -> Vec<String> {
 pub(crate) fn query_of(query: &str) -> BTreeMap<String, String> {
     let decoded = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
-    pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(key, value)| (decoded(key), decoded(value))).collect()
+    pairs
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        .map(|(key, value)| (decoded(key), decoded(value)))
+        .collect()
 }
 
 fn written(answer: &HookAnswer) -> Answer {

@@ -13,8 +13,8 @@ use crate::kit::Clock;
 /// The term of operators without an election, which never ends.
 pub const PERMANENT: u64 = 0;
 
-/// How often the end of a term is looked for while a request is in flight: the timers of the runtime stand still while the machine is
-/// suspended.
+/// How often the end of a term is looked for while a request is in flight: the timers of the runtime stand still while
+/// the machine is suspended.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Tells whether this replica leads, and in which term. Cheap to clone.
@@ -80,7 +80,8 @@ impl Lead {
         term.is_some() && (!self.is_elected() || self.term() == term)
     }
 
-    /// Waits until a term has ended, and the election has noticed that. Many cycles wait here for a long time, so it costs nothing.
+    /// Waits until a term has ended, and the election has noticed that. Many cycles wait here for a long time, so it
+    /// costs nothing.
     ///
     /// *Cancel safety*: the wait may be dropped and begun again.
     pub async fn ended(&self, term: u64) {

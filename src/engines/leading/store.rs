@@ -87,12 +87,15 @@ impl LeaseStore {
         self.send(Request::new(Method::PUT, self.path()?).with_json("application/json", &object), limit).await
     }
 
-    /// Waits until the Lease changes. If changes cannot be watched, it waits forever: the caller also looks from time to time.
+    /// Waits until the Lease changes. If changes cannot be watched, it waits forever: the caller also looks from time
+    /// to time.
     ///
     /// *Cancel safety*: a change that arrives during another wait ends the next one.
     pub async fn changed(&mut self, stored: Option<&Stored>) {
         if self.changes.get_mut().is_none() {
-            let version = stored.and_then(|stored| stored.object.pointer("/metadata/resourceVersion")?.as_str()).unwrap_or_default();
+            let version = stored
+                .and_then(|stored| stored.object.pointer("/metadata/resourceVersion")?.as_str())
+                .unwrap_or_default();
             let opened = self.watch(version).await.ok();
             *self.changes.get_mut() = opened;
         }

@@ -225,7 +225,11 @@ impl Task {
                 // Another client has changed other fields of the Lease, or deleted it.
                 Ok(Ok(false)) => next = began,
                 Ok(Err(_)) if self.candidate.is_held_by_another() => {
-                    return End::Lost(format!("{} holds the lease {}", self.candidate.holder().unwrap_or_default(), self.lease()));
+                    return End::Lost(format!(
+                        "{} holds the lease {}",
+                        self.candidate.holder().unwrap_or_default(),
+                        self.lease()
+                    ));
                 }
                 Ok(Err(error)) => {
                     self.complain("renew", &error);

@@ -19,9 +19,9 @@ use crate::handling::peering::{Peer, Reaction, has_left, react};
 use crate::kit::Stop;
 use crate::persistence::peering::{self, Malformed};
 
-/// The delay before an operator begins, in which its peers end running and queued handlers: after its start, peers with a lower priority; after a
-/// pause, those that have removed their records. Peers do not announce the end. Python kopf needed two and a half seconds with 200 retries at once
-/// on a busy machine.
+/// The delay before an operator begins, in which its peers end running and queued handlers: after its start, peers with
+/// a lower priority; after a pause, those that have removed their records. Peers do not announce the end. Python kopf
+/// needed two and a half seconds with 200 retries at once on a busy machine.
 const TAKEOVER: Duration = Duration::from_secs(5);
 
 /// The reason why a replica is paused at the begin of its term.
@@ -81,7 +81,8 @@ impl Decisions {
     }
 
     async fn decide_endlessly(&mut self) {
-        // The own record comes first, so that peers with a lower priority pause before this operator begins. The sender is not dropped.
+        // The own record comes first, so that peers with a lower priority pause before this operator begins. The sender
+        // is not dropped.
         if !self.orders.is_idle() {
             let _ = self.written.wait_for(|written| written.attempts > 0).await;
         }
@@ -134,7 +135,9 @@ impl Decisions {
             return;
         };
         let is_known = match &*self.statuses.borrow() {
-            Seen::Present(status) => self.own_record(&peering::read(status.as_ref(), self.object.clock.now()).peers).is_some(),
+            Seen::Present(status) => {
+                self.own_record(&peering::read(status.as_ref(), self.object.clock.now()).peers).is_some()
+            }
             Seen::Unknown | Seen::Unavailable | Seen::Absent => true,
         };
         if !is_known && self.starting.is_none() {
@@ -154,7 +157,8 @@ impl Decisions {
         peers.iter().find(|peer| *peer.identity == *self.object.peer.identity && !peer.is_dead(now))
     }
 
-    /// Tells whether the record that this replica shares with others is not what it has to be: another one has left it behind.
+    /// Tells whether the record that this replica shares with others is not what it has to be: another one has left it
+    /// behind.
     fn lacks_record(&self, peers: &[Peer]) -> bool {
         let peer = &self.object.peer;
         let has_replicas = peer.election.is_some() && !self.orders.is_idle();
@@ -162,8 +166,8 @@ impl Decisions {
         has_replicas && self.own_record(peers).is_none_or(is_left)
     }
 
-    /// Writes a keep-alive. Returns whether the object does not exist: then there is no event, and the last records count. Otherwise it
-    /// waits for that event.
+    /// Writes a keep-alive. Returns whether the object does not exist: then there is no event, and the last records
+    /// count. Otherwise it waits for that event.
     async fn is_absent_after_keep_alive(&mut self) -> bool {
         let before = self.written.borrow_and_update().attempts;
         self.orders.keep_alive();
@@ -222,8 +226,10 @@ impl Decisions {
         let is_absent = *self.statuses.borrow() == Seen::Absent;
         // A mandatory peering begins with a pause.
         let is_beginning = self.starting.is_some() && self.begins_at.is_none();
-        let was_paused = (self.peers.is_some() && self.resumes_at.is_none()) || (self.is_mandatory && is_beginning && !is_absent);
-        let Reaction { pausing, dead, messages, wait, relations } = react(self.object.peer.own(), peers, was_paused, now);
+        let was_paused =
+            (self.peers.is_some() && self.resumes_at.is_none()) || (self.is_mandatory && is_beginning && !is_absent);
+        let Reaction { pausing, dead, messages, wait, relations } =
+            react(self.object.peer.own(), peers, was_paused, now);
         messages.iter().for_each(log);
         let is_paused = !pausing.is_empty();
         let before = std::mem::replace(&mut self.pausing, pausing);
@@ -246,7 +252,8 @@ impl Decisions {
         Next { expiry: wait.map(|wait| Instant::now() + wait), begin: begins_at, resumption: self.resumes_at }
     }
 
-    /// Ends the hold of the start after the first decision: at once, or later in favour of peers that have to notice this operator.
+    /// Ends the hold of the start after the first decision: at once, or later in favour of peers that have to notice
+    /// this operator.
     fn begin(&mut self, is_paused: bool, has_lower_peers: bool, is_absent: bool) -> Option<Instant> {
         if self.starting.is_none() || (is_absent && self.is_mandatory) {
             return None;

@@ -40,9 +40,11 @@ impl OwnPeer {
         i64::try_from(election.as_secs()).unwrap_or(i64::MAX).min(self.lifetime)
     }
 
-    /// Returns how long a keep-alive is enough: if there are replicas, until the next one leads after the loss of this one.
+    /// Returns how long a keep-alive is enough: if there are replicas, until the next one leads after the loss of this
+    /// one.
     pub(crate) fn keep_alive_lifetime(&self) -> Duration {
-        Duration::from_secs(u64::try_from(self.lifetime).unwrap_or_default()).saturating_sub(self.election.unwrap_or_default())
+        Duration::from_secs(u64::try_from(self.lifetime).unwrap_or_default())
+            .saturating_sub(self.election.unwrap_or_default())
     }
 }
 
@@ -67,7 +69,8 @@ pub(crate) struct PeeringObject {
 impl PeeringObject {
     /// Returns the words for the object in messages.
     pub(crate) fn title(&self) -> String {
-        let group = if self.resource.group == GROUPS[0] { String::new() } else { format!(" of {}", self.resource.group) };
+        let group =
+            if self.resource.group == GROUPS[0] { String::new() } else { format!(" of {}", self.resource.group) };
         match &self.namespace {
             Some(namespace) => format!("the peering '{}'{group} in '{namespace}'", self.name),
             None => format!("the peering '{}'{group}", self.name),
@@ -109,7 +112,9 @@ impl PeeringObject {
 
     async fn patch(&self, merge: Map<String, Value>) -> Result<bool, Error> {
         let body = Body::from(json!({"metadata": {"name": self.name, "namespace": self.namespace}}));
-        let applied = apply::apply(&self.client, &self.resource, &body, &Patch { merge, ..Patch::default() }, &Unconfirmed).await?;
+        let applied =
+            apply::apply(&self.client, &self.resource, &body, &Patch { merge, ..Patch::default() }, &Unconfirmed)
+                .await?;
         Ok(!applied.is_gone)
     }
 }

@@ -95,8 +95,10 @@ impl ProcessPeers {
     /// If another one is the same peer with another priority or lifetime.
     pub fn join(&self, operator: &str, peering: &settings::Peering) -> Result<Membership, Conflict> {
         let mut state = self.0.lock();
-        let is_same = |other: &settings::Peering| !other.standalone && !peering.standalone && other.name == peering.name;
-        let differs = |other: &settings::Peering| (other.priority, other.lifetime) != (peering.priority, peering.lifetime);
+        let is_same =
+            |other: &settings::Peering| !other.standalone && !peering.standalone && other.name == peering.name;
+        let differs =
+            |other: &settings::Peering| (other.priority, other.lifetime) != (peering.priority, peering.lifetime);
         let conflicting = state.operators.iter().find(|(_, other)| is_same(other) && differs(other));
         if let Some((other, _)) = conflicting {
             return Err(Conflict { operator: operator.to_owned(), other: other.clone(), name: peering.name.clone() });
@@ -113,7 +115,8 @@ impl ProcessPeers {
 }
 
 impl Writer {
-    /// Ends the writing. Returns whether no other operator of the process writes the object: only then the record is removed.
+    /// Ends the writing. Returns whether no other operator of the process writes the object: only then the record is
+    /// removed.
     pub(super) fn leave(mut self) -> bool {
         self.has_left = true;
         self.end()
@@ -152,7 +155,11 @@ mod tests {
     #[test]
     fn operators_of_a_process_with_one_peering_need_the_same_priority() {
         let process = ProcessPeers::default();
-        let of = |priority, name: &str| settings::Peering { priority, name: name.to_owned(), ..settings::Peering::default() };
+        let of = |priority, name: &str| settings::Peering {
+            priority,
+            name: name.to_owned(),
+            ..settings::Peering::default()
+        };
         let first = process.join("a", &of(0, "default")).unwrap();
         let _other = process.join("b", &of(5, "other")).unwrap();
         let _alone = process.join("c", &settings::Peering { standalone: true, ..of(9, "default") }).unwrap();
@@ -183,7 +190,11 @@ mod tests {
         };
         assert_eq!(applied(&all, declared(), true), expected);
         let clusterwide = settings::Peering { clusterwide: Some(true), ..declared() };
-        assert_eq!(applied(&Overrides::default(), clusterwide.clone(), false), clusterwide, "a setting comes before the scope");
+        assert_eq!(
+            applied(&Overrides::default(), clusterwide.clone(), false),
+            clusterwide,
+            "a setting comes before the scope"
+        );
     }
 
     #[test]

@@ -5,8 +5,8 @@ use tokio::sync::watch;
 
 use crate::cluster::{self, Seen as SeenObject, Sink};
 
-/// The failures of the first list in a row, other than refusals, after which the operator goes on without knowing its peers. With the
-/// default pauses, they take about ten seconds.
+/// The failures of the first list in a row, other than refusals, after which the operator goes on without knowing its
+/// peers. With the default pauses, they take about ten seconds.
 const MAX_LIST_FAILURES: usize = 5;
 
 /// The last known state of a peering object.

@@ -1,7 +1,7 @@
 //! The replicas of an operator are one peer: they share an identity, and the one that leads writes the record.
 //!
-//! The record is written before a term begins, so that peers with a lower priority pause before anything is handled. A leader that stops leaves
-//! the record behind for as long as its replicas may need to elect another one.
+//! The record is written before a term begins, so that peers with a lower priority pause before anything is handled. A
+//! leader that stops leaves the record behind for as long as its replicas may need to elect another one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-/// How long the begin of a term waits for the records: an API server that does not answer must not keep the operator from working.
+/// How long the begin of a term waits for the records: an API server that does not answer must not keep the operator
+/// from working.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The terms of a replica, for its peerings. Cheap to clone.
@@ -105,7 +106,9 @@ mod tests {
         drop(gone);
         let began = tokio::time::Instant::now();
         let writes = async {
-            let (Turn::Lead(early), Turn::Lead(late)) = (first.next().await, last.next().await) else { panic!("a term begins") };
+            let (Turn::Lead(early), Turn::Lead(late)) = (first.next().await, last.next().await) else {
+                panic!("a term begins")
+            };
             drop(early);
             tokio::time::sleep(Duration::from_secs(1)).await;
             drop(late);

@@ -72,7 +72,12 @@ mod tests {
 
     fn event(message: &str) -> KubernetesEvent {
         let text = |text: &str| text.to_owned();
-        KubernetesEvent { reference: json!({"uid": "u"}), event_type: text("Normal"), reason: text("R"), message: text(message) }
+        KubernetesEvent {
+            reference: json!({"uid": "u"}),
+            event_type: text("Normal"),
+            reason: text("R"),
+            message: text(message),
+        }
     }
 
     fn at(second: i64) -> Timestamp {

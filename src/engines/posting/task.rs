@@ -61,7 +61,13 @@ pub fn queue(posting: Posting) -> (Poster, Queue) {
     let posting: Current = Arc::new(RwLock::new(Arc::new(posting)));
     let (sender, events) = mpsc::channel(CAPACITY);
     let (lost, pending) = (Arc::default(), watch::Sender::new(0));
-    let poster = Poster { posting: Arc::clone(&posting), events: sender, lost: Arc::clone(&lost), pending: pending.clone(), fence: None };
+    let poster = Poster {
+        posting: Arc::clone(&posting),
+        events: sender,
+        lost: Arc::clone(&lost),
+        pending: pending.clone(),
+        fence: None,
+    };
     (poster, Queue { posting, events, lost, pending })
 }
 
@@ -79,8 +85,8 @@ impl Poster {
         let _ = tokio::time::timeout(limit, pending.wait_for(|count| *count == 0)).await;
     }
 
-    /// Queues an Event, if Events of its level are posted. Without a level, only the main switch counts. If the queue is full, the Event is
-    /// lost and counted.
+    /// Queues an Event, if Events of its level are posted. Without a level, only the main switch counts. If the queue
+    /// is full, the Event is lost and counted.
     pub fn post(&self, event: KubernetesEvent, level: Option<Level>) {
         if rules::is_posted(&self.posting.read(), level) {
             self.put(event);
@@ -139,10 +145,11 @@ impl Queue {
         *self.posting.write() = Arc::new(posting);
     }
 
-    /// Posts the Events until the operator stops. Events that are then still queued are posted for up to two seconds. `component` is the
-    /// name of the operator, for Events without a reporting component in the settings.
+    /// Posts the Events until the operator stops. Events that are then still queued are posted for up to two seconds.
+    /// `component` is the name of the operator, for Events without a reporting component in the settings.
     pub async fn run(mut self, client: Client, clock: Clock, component: String, stop: Stop) {
-        let mut task = Task { client, clock, posting: Arc::clone(&self.posting.read()), component, posted: Posted::default() };
+        let mut task =
+            Task { client, clock, posting: Arc::clone(&self.posting.read()), component, posted: Posted::default() };
         loop {
             let event = tokio::select! {
                 biased;
@@ -194,12 +201,16 @@ impl Task {
             match client.request(&request).await {
                 Ok(_) => return Ok(()),
                 // The server deletes Events after an hour.
-                Err(error) if error.status() == Some(404) => debug!(target: "kopfd::posting", "A repeated Event is gone."),
+                Err(error) if error.status() == Some(404) => {
+                    debug!(target: "kopfd::posting", "A repeated Event is gone.");
+                }
                 Err(error) => return Err(error),
             }
         }
         let namespace = self.client.default_namespace();
-        let Some((namespace, body)) = rules::body(event, &self.posting, &self.component, &namespace, now) else { return Ok(()) };
+        let Some((namespace, body)) = rules::body(event, &self.posting, &self.component, &namespace, now) else {
+            return Ok(());
+        };
         let path = address::collection(&events(), Some(&namespace))?;
         let request = Request::post(path).with_json("application/json", &body);
         let created = client.request(&request).await?;
@@ -213,5 +224,11 @@ impl Task {
 }
 
 fn events() -> Resource {
-    Resource { version: "v1".to_owned(), plural: "events".to_owned(), kind: "Event".to_owned(), namespaced: true, ..Resource::default() }
+    Resource {
+        version: "v1".to_owned(),
+        plural: "events".to_owned(),
+        kind: "Event".to_owned(),
+        namespaced: true,
+        ..Resource::default()
+    }
 }

@@ -1,4 +1,5 @@
-//! The ConfigMap that remembers until when the ticks of schedules are done. Only schedules that catch up missed ticks use it.
+//! The ConfigMap that remembers until when the ticks of schedules are done. Only schedules that catch up missed ticks
+//! use it.
 
 use serde_json::{Value, json};
 
@@ -54,7 +55,9 @@ impl ScheduleStore {
         let created = self.objects.create(&self.resource, &self.config_map(&namespace, &data)).await;
         match created {
             // Another schedule has created it.
-            Err(error) if error.status() == Some(409) => self.objects.patch(self.address(&namespace), None, &patch).await.map(drop),
+            Err(error) if error.status() == Some(409) => {
+                self.objects.patch(self.address(&namespace), None, &patch).await.map(drop)
+            }
             created => created.map(drop),
         }
     }

@@ -1,4 +1,5 @@
-//! The life of one schedule: it waits for ticks, makes the attempts of a run, and keeps the store up to date while it waits.
+//! The life of one schedule: it waits for ticks, makes the attempts of a run, and keeps the store up to date while it
+//! waits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,7 +110,12 @@ enum Synced {
 
 impl Task {
     /// Returns a schedule that begins.
-    pub(super) fn new(schedule: CronSchedule, mut newest: watch::Receiver<Revision>, ends: Ends, origin: Instant) -> Self {
+    pub(super) fn new(
+        schedule: CronSchedule,
+        mut newest: watch::Receiver<Revision>,
+        ends: Ends,
+        origin: Instant,
+    ) -> Self {
         let Revision { handler, context } = newest.borrow_and_update().clone();
         let now = context.clock.now();
         Self {
@@ -132,7 +138,9 @@ impl Task {
 
     /// Runs until the stop is requested, or there are no further ticks.
     pub(super) async fn run(mut self) {
-        self.context.events.emit(&EngineEvent::ScheduleStarted { handler: &self.handler, is_synced: self.memory == Memory::Saved });
+        self.context
+            .events
+            .emit(&EngineEvent::ScheduleStarted { handler: &self.handler, is_synced: self.memory == Memory::Saved });
         while !self.ends.is_requested() {
             if self.context.pause.is_paused() {
                 self.await_end_of_pause().await;
@@ -168,7 +176,8 @@ impl Task {
         }
     }
 
-    /// Goes on after a pause. Ticks that have passed are missed, unless they are caught up; a peer may have run them, as the store knows.
+    /// Goes on after a pause. Ticks that have passed are missed, unless they are caught up; a peer may have run them,
+    /// as the store knows.
     fn take_up(&mut self) {
         let now = self.context.clock.now();
         match self.phase {
@@ -176,7 +185,9 @@ impl Task {
                 self.phase = self.schedule.first(None, now);
                 self.remember(Memory::Unread);
             }
-            Phase::Waiting(Some(tick)) if !self.schedule.catches_up && tick <= now => self.phase = self.schedule.first(None, now),
+            Phase::Waiting(Some(tick)) if !self.schedule.catches_up && tick <= now => {
+                self.phase = self.schedule.first(None, now);
+            }
             Phase::Retrying { tick, next: Some(next), .. } if !self.schedule.catches_up && next <= now => {
                 self.give_up(tick);
                 self.phase = self.schedule.first(None, now);
@@ -185,7 +196,8 @@ impl Task {
         }
     }
 
-    /// Sleeps, and uses the store meanwhile. Returns early if that has changed anything, another revision is there, or the stop is requested.
+    /// Sleeps, and uses the store meanwhile. Returns early if that has changed anything, another revision is there, or
+    /// the stop is requested.
     async fn wait(&mut self, left: Duration) {
         let mut newest = self.newest.clone();
         let synced = {
@@ -260,12 +272,15 @@ impl Task {
             self.error_delays.reset();
         }
         self.memory = memory;
-        self.context.events.emit(&EngineEvent::ScheduleSynced { handler: &self.handler, is_synced: memory == Memory::Saved });
+        self.context
+            .events
+            .emit(&EngineEvent::ScheduleSynced { handler: &self.handler, is_synced: memory == Memory::Saved });
     }
 
     fn give_up(&mut self, tick: Timestamp) {
         let retries = self.record.retries;
-        let text = format!("{} is given up for {tick} after {retries} attempts, since its next tick has come.", self.title());
+        let text =
+            format!("{} is given up for {tick} after {retries} attempts, since its next tick has come.", self.title());
         self.log(&Message::warning(text));
         self.context.events.emit(&EngineEvent::ScheduleGivenUp { handler: &self.handler, scheduled_at: tick });
     }
@@ -293,7 +308,12 @@ impl Task {
         let handler = Arc::clone(&self.handler);
         events.emit(&EngineEvent::ScheduleCalled { handler: &handler, scheduled_at: tick, retry });
         let attempted = self.outcome(tick).await;
-        events.emit(&EngineEvent::ScheduleJudged { handler: &handler, scheduled_at: tick, retry, outcome: attempted.as_ref() });
+        events.emit(&EngineEvent::ScheduleJudged {
+            handler: &handler,
+            scheduled_at: tick,
+            retry,
+            outcome: attempted.as_ref(),
+        });
         // The operator stops: the run is not finished.
         let Some(outcome) = attempted else { return };
         self.record = self.record.after(&outcome, self.context.clock.now());

@@ -42,8 +42,8 @@ fn rank(verdict: &Verdict) -> u8 {
     }
 }
 
-/// Returns the denial of a request by the verdicts of its webhooks. Any error denies it; of several ones, the user sees the most deliberate
-/// one, and the first of equal ones.
+/// Returns the denial of a request by the verdicts of its webhooks. Any error denies it; of several ones, the user sees
+/// the most deliberate one, and the first of equal ones.
 pub(crate) fn denial<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Option<Denial> {
     let failures = verdicts.into_iter().filter_map(|verdict| Some((rank(verdict), denial_of(verdict)?)));
     failures.min_by_key(|(rank, _)| *rank).map(|(_, denial)| denial)
@@ -64,7 +64,8 @@ pub(crate) fn denial_of(verdict: &Verdict) -> Option<Denial> {
     Some(Denial { message: message.to_owned(), code })
 }
 
-/// Returns the line about the verdict of a webhook. A rejection is what webhooks are for; other errors are mistakes of the script.
+/// Returns the line about the verdict of a webhook. A rejection is what webhooks are for; other errors are mistakes of
+/// the script.
 pub(crate) fn message(handler: &Handler, verdict: &Verdict) -> Message {
     let title = handler.title();
     let Some(denial) = denial_of(verdict) else { return Message::debug(format!("{title} succeeded.")) };
@@ -72,9 +73,15 @@ pub(crate) fn message(handler: &Handler, verdict: &Verdict) -> Message {
         Verdict::Rejected { .. } if handler.on != On::Conversion => {
             return Message::warning(format!("{title} rejects the request: {} (code {})", denial.message, denial.code));
         }
-        Verdict::Rejected { .. } | Verdict::Permanent { .. } => Message::error(format!("{title} failed permanently: {}", denial.message)),
-        Verdict::Temporary { .. } | Verdict::Unfinished { .. } => Message::error(format!("{title} failed temporarily: {}", denial.message)),
-        Verdict::Failed { .. } | Verdict::Returned(_) => Message::error(format!("{title} failed with an exception: {}", denial.message)),
+        Verdict::Rejected { .. } | Verdict::Permanent { .. } => {
+            Message::error(format!("{title} failed permanently: {}", denial.message))
+        }
+        Verdict::Temporary { .. } | Verdict::Unfinished { .. } => {
+            Message::error(format!("{title} failed temporarily: {}", denial.message))
+        }
+        Verdict::Failed { .. } | Verdict::Returned(_) => {
+            Message::error(format!("{title} failed with an exception: {}", denial.message))
+        }
     };
     let trace = if let Verdict::Failed { trace, .. } = verdict { trace.clone() } else { None };
     let effect = if handler.on == On::Conversion { "The object is not converted." } else { "The request is denied." };
@@ -83,7 +90,10 @@ pub(crate) fn message(handler: &Handler, verdict: &Verdict) -> Message {
 
 /// Returns the answer. The patch is part of it even if the request is denied: the API server does not apply it then.
 pub fn answer(envelope: &Envelope, judged: &Judged) -> Value {
-    let mut response = Map::from_iter([("uid".to_owned(), envelope.uid.clone()), ("allowed".to_owned(), judged.denial.is_none().into())]);
+    let mut response = Map::from_iter([
+        ("uid".to_owned(), envelope.uid.clone()),
+        ("allowed".to_owned(), judged.denial.is_none().into()),
+    ]);
     if !judged.warnings.is_empty() {
         response.insert("warnings".to_owned(), json!(judged.warnings));
     }
@@ -107,7 +117,11 @@ mod tests {
     }
 
     fn failed(text: &str) -> Verdict {
-        Verdict::Failed { text: text.to_owned(), representation: "an error".to_owned(), trace: Some("at line 1".to_owned()) }
+        Verdict::Failed {
+            text: text.to_owned(),
+            representation: "an error".to_owned(),
+            trace: Some("at line 1".to_owned()),
+        }
     }
 
     fn told(verdicts: &[Verdict]) -> Option<(String, u16)> {
@@ -119,7 +133,10 @@ mod tests {
         let permanent = || Verdict::Permanent { text: "p".to_owned() };
         let temporary = || Verdict::Temporary { text: None, delay: None };
         assert_eq!(told(&[Verdict::Returned(None), Verdict::Returned(Some(false.into()))]), None);
-        assert_eq!(told(&[failed("f"), temporary(), permanent(), rejected("r", 403), rejected("s", 400)]), Some(("r".to_owned(), 403)));
+        assert_eq!(
+            told(&[failed("f"), temporary(), permanent(), rejected("r", 403), rejected("s", 400)]),
+            Some(("r".to_owned(), 403))
+        );
         assert_eq!(told(&[failed("f"), temporary(), permanent()]), Some(("p".to_owned(), 500)));
         assert_eq!(told(&[failed("f"), temporary()]), Some(("a temporary error".to_owned(), 500)));
         assert_eq!(told(&[failed(""), Verdict::Returned(None)]), Some(("an error".to_owned(), 500)));
@@ -130,7 +147,10 @@ mod tests {
     fn a_rejection_is_a_warning_and_a_mistake_is_an_error_with_its_trace() {
         let handler = Handler::simple("fn", On::Review);
         let line = message(&handler, &rejected("too many", 403));
-        assert_eq!((line.level.as_str(), line.text.as_str()), ("WARNING", "Webhook 'fn' rejects the request: too many (code 403)"));
+        assert_eq!(
+            (line.level.as_str(), line.text.as_str()),
+            ("WARNING", "Webhook 'fn' rejects the request: too many (code 403)")
+        );
         let line = message(&handler, &failed("boom"));
         assert_eq!(line.to_string(), "Webhook 'fn' failed with an exception: boom. The request is denied.\nat line 1");
         assert_eq!((line.level.as_str(), line.trace.as_deref()), ("ERROR", Some("at line 1")));

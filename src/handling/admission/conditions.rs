@@ -1,7 +1,8 @@
 //! Match conditions of filters: the filters of an object as expressions in CEL, which the API server evaluates.
 //!
-//! The webhook checks its filters itself, too. So a condition may let requests through that the filter refuses, but never the other way round,
-//! and it must not fail for any object: a filter that has no such expression has no condition.
+//! The webhook checks its filters itself, too. So a condition may let requests through that the filter refuses, but
+//! never the other way round, and it must not fail for any object: a filter that has no such expression has no
+//! condition.
 
 use serde_json::Value;
 
@@ -21,7 +22,8 @@ pub(super) fn of(handler: &Handler) -> Vec<(String, String)> {
         let keys = ["metadata".to_owned(), "annotations".to_owned(), key.clone()];
         Some((format!("kopfd.dev/annotation-{}", number + 1), of_value(&keys, matcher)?))
     };
-    let mut conditions: Vec<(String, String)> = handler.filters.annotations.iter().enumerate().filter_map(of_annotation).collect();
+    let mut conditions: Vec<(String, String)> =
+        handler.filters.annotations.iter().enumerate().filter_map(of_annotation).collect();
     if let Some(expression) = handler.field.as_ref().and_then(|field| of_field(field, handler.filters.value.as_ref())) {
         conditions.push(("kopfd.dev/field".to_owned(), expression));
     }
@@ -45,18 +47,22 @@ fn of_value(keys: &[String], matcher: &Matcher) -> Option<String> {
     match matcher {
         Matcher::Present => Some(is_present),
         Matcher::Absent => Some(format!("!({is_present})")),
-        Matcher::Equals(wanted) => listed(std::slice::from_ref(wanted)).map(|equal| format!("{is_present} && ({equal})")),
+        Matcher::Equals(wanted) => {
+            listed(std::slice::from_ref(wanted)).map(|equal| format!("{is_present} && ({equal})"))
+        }
         Matcher::In(wanted) => listed(wanted).map(|equal| format!("{is_present} && ({equal})")),
         Matcher::NotIn(unwanted) => listed(unwanted).map(|equal| format!("!({is_present} && ({equal}))")),
         Matcher::Matches(_) | Matcher::When(_) => None,
         Matcher::All(matchers) => {
-            let all: Vec<String> = matchers.iter().filter_map(|matcher| of_value(keys, matcher)).map(|one| format!("({one})")).collect();
+            let all: Vec<String> =
+                matchers.iter().filter_map(|matcher| of_value(keys, matcher)).map(|one| format!("({one})")).collect();
             (!all.is_empty()).then(|| all.join(" && "))
         }
     }
 }
 
-/// Returns the expression that a field is present. Each parent is checked before it is used, so that no object makes it fail.
+/// Returns the expression that a field is present. Each parent is checked before it is used, so that no object makes it
+/// fail.
 fn presence(keys: &[String]) -> String {
     let checks = (0..keys.len()).map(|depth| {
         let parent = access(&keys[..depth]);
@@ -69,7 +75,8 @@ fn access(keys: &[String]) -> String {
     keys.iter().fold(OBJECT.to_owned(), |parent, key| format!("{parent}[{}]", literal(key)))
 }
 
-/// Returns the expression that a value is loosely equal to a text, an integer, or a boolean. `true` equals 1, and `false` 0.
+/// Returns the expression that a value is loosely equal to a text, an integer, or a boolean. `true` equals 1, and
+/// `false` 0.
 fn equality(value: &str, wanted: &Value) -> Option<String> {
     match wanted {
         Value::String(text) => Some(format!("{value} == {}", literal(text))),
@@ -134,8 +141,9 @@ mod tests {
     fn of_several_matchers_those_with_a_condition_are_kept() {
         let conditions = of_matcher(Matcher::All(vec![Matcher::When(Predicate(1)), Matcher::Present]));
         let object = OBJECT;
-        let expected =
-            format!(r#"(type({object}) == map && "spec" in {object} && type({object}["spec"]) == map && "x" in {object}["spec"])"#);
+        let expected = format!(
+            r#"(type({object}) == map && "spec" in {object} && type({object}["spec"]) == map && "x" in {object}["spec"])"#
+        );
         assert_eq!(conditions, [("kopfd.dev/field".to_owned(), expected)]);
     }
 

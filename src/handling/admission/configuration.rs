@@ -78,7 +78,11 @@ pub enum Naming {
 }
 
 /// Returns the list `webhooks` of a configuration, in the order of the declarations.
-pub fn webhooks<'a>(kind: ConfigurationKind, declared: impl IntoIterator<Item = &'a Webhook>, situation: Situation<'_>) -> Value {
+pub fn webhooks<'a>(
+    kind: ConfigurationKind,
+    declared: impl IntoIterator<Item = &'a Webhook>,
+    situation: Situation<'_>,
+) -> Value {
     declared.into_iter().filter(|webhook| kind.has(webhook)).map(|webhook| entry(webhook, situation)).collect()
 }
 
@@ -119,8 +123,11 @@ impl Naming {
 /// Tells whether API servers accept a name of a webhook: a domain with at least three parts.
 pub fn is_valid_name(name: &str) -> bool {
     let is_edge = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
-    let is_part =
-        |part: &str| part.starts_with(is_edge) && part.ends_with(is_edge) && part.chars().all(|letter| is_edge(letter) || letter == '-');
+    let is_part = |part: &str| {
+        part.starts_with(is_edge)
+            && part.ends_with(is_edge)
+            && part.chars().all(|letter| is_edge(letter) || letter == '-')
+    };
     name.len() <= MAX_NAME && name.split('.').count() >= 3 && name.split('.').all(is_part)
 }
 
@@ -149,7 +156,8 @@ fn push_digits(name: &mut String, text: &str) {
 
 fn rules(webhook: &Webhook, resources: &[&Resource]) -> Value {
     let operations = if webhook.operations.is_empty() { json!(["*"]) } else { json!(webhook.operations) };
-    let concerned = resources.iter().filter(|resource| webhook.handler.selectors.iter().any(|selector| selector.matches(resource)));
+    let concerned =
+        resources.iter().filter(|resource| webhook.handler.selectors.iter().any(|selector| selector.matches(resource)));
     let rule = |resource: &&Resource| {
         let path = match &webhook.subresource {
             None => resource.plural.clone(),
@@ -207,7 +215,8 @@ fn label_value(value: &Value) -> Option<String> {
     };
     let is_edge = |letter: char| letter.is_ascii_alphanumeric();
     let is_inner = |letter: char| is_edge(letter) || matches!(letter, '-' | '_' | '.');
-    let is_valid = text.is_empty() || text.starts_with(is_edge) && text.ends_with(is_edge) && text.chars().all(is_inner);
+    let is_valid =
+        text.is_empty() || text.starts_with(is_edge) && text.ends_with(is_edge) && text.chars().all(is_inner);
     (is_valid && text.len() <= MAX_LABEL).then_some(text)
 }
 

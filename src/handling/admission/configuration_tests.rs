@@ -12,7 +12,13 @@ use crate::handling::{Filters, Handler, On};
 use crate::object::{FieldPath, Selector};
 
 fn resource(group: &str, version: &str, plural: &str) -> Resource {
-    Resource { group: group.into(), version: version.into(), plural: plural.into(), preferred: true, ..Resource::default() }
+    Resource {
+        group: group.into(),
+        version: version.into(),
+        plural: plural.into(),
+        preferred: true,
+        ..Resource::default()
+    }
 }
 
 fn webhook(id: &str) -> Webhook {
@@ -109,7 +115,12 @@ fn names_are_those_of_kopf() {
 
 #[test]
 fn names_that_api_servers_refuse_are_replaced_if_nobody_depends_on_them() {
-    let table = [("fn/spec.field", "fn.spec.field.m.io"), ("Fn", "x466e.m.io"), ("a_/b", "x615f2f62.m.io"), ("a..b", "x612e2e62.m.io")];
+    let table = [
+        ("fn/spec.field", "fn.spec.field.m.io"),
+        ("Fn", "x466e.m.io"),
+        ("a_/b", "x615f2f62.m.io"),
+        ("a..b", "x612e2e62.m.io"),
+    ];
     for (id, expected) in table {
         assert_eq!(Naming::Valid.name(id, "m.io"), expected);
         assert!(is_valid_name(expected));
@@ -124,11 +135,17 @@ fn each_served_resource_of_a_selector_has_one_rule() {
     both.handler.selectors.push(Selector::parse("v1/pods").unwrap());
     let served = [resource("a.io", "v1", "things"), resource("b.io", "v1", "things"), resource("", "v1", "pods")];
     let rules = |served: &[&Resource]| {
-        let situation =
-            Situation { managed: "m.io", naming: Naming::Kopf, resources: served, client_config: &client_config, derives_conditions: true };
+        let situation = Situation {
+            managed: "m.io",
+            naming: Naming::Kopf,
+            resources: served,
+            client_config: &client_config,
+            derives_conditions: true,
+        };
         webhooks(ConfigurationKind::Validating, [&both], situation)[0]["rules"].take()
     };
-    let groups = |rules: Value| rules.as_array().unwrap().iter().map(|rule| rule["apiGroups"].clone()).collect::<Vec<_>>();
+    let groups =
+        |rules: Value| rules.as_array().unwrap().iter().map(|rule| rule["apiGroups"].clone()).collect::<Vec<_>>();
     assert_eq!(groups(rules(&served.iter().collect::<Vec<_>>())), [json!(["a.io"]), json!([""])]);
     assert_eq!(rules(&[]), json!([]));
 }
@@ -144,7 +161,10 @@ fn label_filters_become_the_object_selector_as_far_as_labels_can_have_their_valu
         (Matcher::NotIn(vec![json!("a")]), json!([{"key": "l", "operator": "NotIn", "values": ["a"]}])),
         (Matcher::Present, json!([{"key": "l", "operator": "Exists"}])),
         (Matcher::Absent, json!([{"key": "l", "operator": "DoesNotExist"}])),
-        (Matcher::All(vec![Matcher::Present, Matcher::When(Predicate(1))]), json!([{"key": "l", "operator": "Exists"}])),
+        (
+            Matcher::All(vec![Matcher::Present, Matcher::When(Predicate(1))]),
+            json!([{"key": "l", "operator": "Exists"}]),
+        ),
     ];
     for (matcher, expected) in table {
         let entry = entry_of(&with_labels(vec![("l", matcher)]));
@@ -170,7 +190,9 @@ fn filters_become_conditions_unless_that_is_switched_off() {
     filtered.handler.field = Some(FieldPath::dotted("spec.x"));
     filtered.handler.filters.annotations = vec![("a.io/note".into(), Matcher::Absent)];
     filtered.match_conditions = vec![json!({"name": "own", "expression": "true"})];
-    let names = |entry: &Value| entry["matchConditions"].as_array().unwrap().iter().map(|one| one["name"].clone()).collect::<Vec<_>>();
+    let names = |entry: &Value| {
+        entry["matchConditions"].as_array().unwrap().iter().map(|one| one["name"].clone()).collect::<Vec<_>>()
+    };
     assert_eq!(names(&entry_of(&filtered)), ["own", "kopfd.dev/annotation-1", "kopfd.dev/field"]);
     assert_eq!(names(&entry_with(&filtered, false)), ["own"]);
     filtered.match_conditions.clear();
@@ -183,15 +205,21 @@ fn declared_conditions_come_first_and_are_never_replaced() {
     filtered.handler.field = Some(FieldPath::dotted("spec.x"));
     filtered.match_conditions = vec![json!({"name": "kopfd.dev/field", "expression": "true"})];
     assert_eq!(entry_of(&filtered)["matchConditions"], json!(filtered.match_conditions));
-    filtered.match_conditions = (0..64).map(|number| json!({"name": format!("c{number}"), "expression": "true"})).collect();
+    filtered.match_conditions =
+        (0..64).map(|number| json!({"name": format!("c{number}"), "expression": "true"})).collect();
     assert_eq!(entry_of(&filtered)["matchConditions"], json!(filtered.match_conditions));
 }
 
 #[test]
 fn both_kinds_have_their_own_webhooks() {
     let declared = [webhook("a"), Webhook { is_mutating: true, ..webhook("b") }, webhook("c")];
-    let situation =
-        Situation { managed: "m.io", naming: Naming::Kopf, resources: &[], client_config: &client_config, derives_conditions: true };
+    let situation = Situation {
+        managed: "m.io",
+        naming: Naming::Kopf,
+        resources: &[],
+        client_config: &client_config,
+        derives_conditions: true,
+    };
     let names = |list: Value| list.as_array().unwrap().iter().map(|one| one["name"].clone()).collect::<Vec<_>>();
     assert_eq!(names(webhooks(ConfigurationKind::Validating, &declared, situation)), ["a.m.io", "c.m.io"]);
     assert_eq!(names(webhooks(ConfigurationKind::Mutating, &declared, situation)), ["b.m.io"]);

@@ -4,15 +4,16 @@
 
 use serde_json::{Map, Value};
 
-/// Applies changes to an object: null removes a key and its parents that become empty, mappings are merged, and other values replace.
+/// Applies changes to an object: null removes a key and its parents that become empty, mappings are merged, and other
+/// values replace.
 pub(crate) fn apply(object: &mut Value, merge: &Map<String, Value>) {
     for (key, value) in merge {
         change(object, &[], key, value);
     }
 }
 
-/// Returns the inputs of the changes of an object: the values that they touch, and the names of the others beside those, with null for
-/// their values. The changes of this part are the changes of the whole object.
+/// Returns the inputs of the changes of an object: the values that they touch, and the names of the others beside
+/// those, with null for their values. The changes of this part are the changes of the whole object.
 pub(crate) fn touched(object: &Value, merge: &Map<String, Value>) -> Value {
     let Some(fields) = object.as_object() else { return object.clone() };
     let part = |(name, value): (&String, &Value)| {
@@ -79,15 +80,17 @@ mod tests {
         let object = || json!({"spec": {"a": {"b": {"c": 1}}, "d": 2}});
         let merge = json!({"spec": {"a": {"b": {"c": null}}}});
         assert_eq!(merged(object(), &merge), json!({"spec": {"d": 2}}));
-        assert_eq!(merged(object(), &json!({"spec": {"d": null, "x": null}, "status": null})), json!({"spec": {"a": {"b": {"c": 1}}}}));
+        assert_eq!(
+            merged(object(), &json!({"spec": {"d": null, "x": null}, "status": null})),
+            json!({"spec": {"a": {"b": {"c": 1}}}})
+        );
         let empty = json!({"spec": {"a": {}}});
         assert_eq!(merged(empty.clone(), &json!({"spec": {"a": {"x": null}}})), empty, "what was empty before stays");
     }
 
     #[test]
     fn untouched_values_are_left_out_of_the_touched_part() {
-        let object =
-            json!({"metadata": {"name": "a", "labels": {"x": "1"}}, "spec": {"list": [1, {"b": 2}], "deep": {"a": 1, "b": {"c": 2}}}});
+        let object = json!({"metadata": {"name": "a", "labels": {"x": "1"}}, "spec": {"list": [1, {"b": 2}], "deep": {"a": 1, "b": {"c": 2}}}});
         let part = |merge: &Value| touched(&object, merge.as_object().unwrap());
         assert_eq!(part(&json!({})), json!({"metadata": null, "spec": null}));
         assert_eq!(

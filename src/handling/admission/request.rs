@@ -102,14 +102,17 @@ impl ReviewedRequest {
     pub fn read(review: Review, kinds: &BTreeSet<Arc<Resource>>) -> Result<Self, BadReview> {
         let Review { mut value, old } = review;
         let Some(fields) = value.as_object_mut() else { return Err(BadReview::Malformed("form of an object")) };
-        let Some(Value::Object(mut request)) = fields.remove("request") else { return Err(BadReview::Malformed("`request`")) };
+        let Some(Value::Object(mut request)) = fields.remove("request") else {
+            return Err(BadReview::Malformed("`request`"));
+        };
         let resource = resource_of(&request, kinds)?;
         let user = request.remove("userInfo").filter(|user| !user.is_null()).ok_or(BadReview::NoUser)?;
         let mut object = |key| request.remove(key).filter(|object| !object.is_null()).map(Body::from);
         let new = object("object");
         let old = old.or_else(|| object("oldObject").map(LateBody::from));
         let body = new.clone().or_else(|| old.as_ref()?.get().cloned()).ok_or(BadReview::NoObject)?;
-        let text = |key: &str| request.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
+        let text =
+            |key: &str| request.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
         Ok(Self {
             subresource: text("subResource"),
             operation: text("operation").unwrap_or_default(),
@@ -130,7 +133,9 @@ impl ReviewedRequest {
 
 /// Returns the kind of the object. Kinds of webhooks are served in exactly the version of the review.
 fn resource_of(request: &Map<String, Value>, kinds: &BTreeSet<Arc<Resource>>) -> Result<Arc<Resource>, BadReview> {
-    let Some(Value::Object(named)) = request.get("resource") else { return Err(BadReview::Malformed("`request.resource`")) };
+    let Some(Value::Object(named)) = request.get("resource") else {
+        return Err(BadReview::Malformed("`request.resource`"));
+    };
     let part = |key: &'static str, missing| named.get(key).and_then(Value::as_str).ok_or(BadReview::Malformed(missing));
     let group = part("group", "`request.resource.group`")?;
     let version = part("version", "`request.resource.version`")?;
@@ -146,7 +151,8 @@ mod tests {
     use serde_json::json;
 
     fn kinds() -> BTreeSet<Arc<Resource>> {
-        let kind = Resource { group: "a.io".into(), version: "v1".into(), plural: "things".into(), ..Resource::default() };
+        let kind =
+            Resource { group: "a.io".into(), version: "v1".into(), plural: "things".into(), ..Resource::default() };
         BTreeSet::from([Arc::new(kind)])
     }
 

@@ -8,7 +8,8 @@ use crate::handling::select;
 /// Stands for all subresources, and for the object itself.
 const ANY_SUBRESOURCE: &str = "*";
 
-/// Returns the webhooks that are called for a request, in the order of declaration. Without an id, all of them are considered.
+/// Returns the webhooks that are called for a request, in the order of declaration. Without an id, all of them are
+/// considered.
 ///
 /// The operation of the request is not compared with those of the webhooks: the API server has done that.
 ///
@@ -20,13 +21,16 @@ pub fn selected<'a>(
     request: &ReviewedRequest,
     predicates: &dyn Predicates,
 ) -> Result<Vec<&'a Webhook>, Unsettled> {
-    let candidates = webhooks.iter().filter(|webhook| id.is_none_or(|id| webhook.handler.id == id) && is_for(webhook, request));
+    let candidates =
+        webhooks.iter().filter(|webhook| id.is_none_or(|id| webhook.handler.id == id) && is_for(webhook, request));
     let view = View { body: &request.body, change: None };
     select::passing(candidates.map(|webhook| (webhook, &webhook.handler)), view, predicates)
 }
 
 fn is_for(webhook: &Webhook, request: &ReviewedRequest) -> bool {
-    webhook.handler.concerns(&request.resource) && is_for_operation(webhook, request) && is_for_subresource(webhook, request)
+    webhook.handler.concerns(&request.resource)
+        && is_for_operation(webhook, request)
+        && is_for_subresource(webhook, request)
 }
 
 /// A deletion cannot be changed, so mutating webhooks must be declared for deletions only to be called at all.

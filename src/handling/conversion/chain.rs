@@ -5,8 +5,8 @@
 //!                 └──► another version: call again with this object
 //! ```
 //!
-//! So a function may know neighbouring versions only. Each object that it returns is checked: of the metadata, only labels and annotations
-//! may differ.
+//! So a function may know neighbouring versions only. Each object that it returns is checked: of the metadata, only
+//! labels and annotations may differ.
 
 use std::sync::Arc;
 
@@ -91,7 +91,9 @@ impl Chain {
     /// # Errors
     /// If it is no object that can have the wanted version.
     pub(crate) fn begin(object: Value, wanted: Arc<str>) -> Result<Self, ChainError> {
-        for (field, is_there) in [("apiVersion", object["apiVersion"].is_string()), ("metadata", object["metadata"].is_object())] {
+        for (field, is_there) in
+            [("apiVersion", object["apiVersion"].is_string()), ("metadata", object["metadata"].is_object())]
+        {
             if !is_there {
                 return Err(ChainError::Malformed(field));
             }
@@ -256,8 +258,14 @@ mod tests {
         assert_eq!(failure([object("a.io/v1")]), "the function has returned the object in a.io/v1 again");
         let circle = failure([object("a.io/v2"), object("a.io/v1")]);
         assert_eq!(circle, "the function leads in a circle: a.io/v1, a.io/v2, a.io/v1");
-        assert_eq!(failure([object("b.io/v3")]), "the function has returned an object of b.io/v3, which is another group");
-        assert_eq!(failure((10..100).map(|number| object(&format!("a.io/v{number}")))), "the function has been called 32 times");
+        assert_eq!(
+            failure([object("b.io/v3")]),
+            "the function has returned an object of b.io/v3, which is another group"
+        );
+        assert_eq!(
+            failure((10..100).map(|number| object(&format!("a.io/v{number}")))),
+            "the function has been called 32 times"
+        );
     }
 
     #[test]
@@ -274,10 +282,15 @@ mod tests {
         chain.take(Some(relabelled)).unwrap();
         assert_eq!(chain.finish()["metadata"], json!({"name": "a", "uid": "1", "annotations": {"b": "c"}}));
         for (key, value) in [("name", json!("b")), ("uid", Value::Null), ("finalizers", json!(["f"]))] {
-            assert!(failure([with(key, value)]).starts_with(&format!("the function has changed `metadata.{key}`, but")));
+            assert!(
+                failure([with(key, value)]).starts_with(&format!("the function has changed `metadata.{key}`, but"))
+            );
         }
         for value in [json!([]), json!({"a": 1}), json!("text")] {
-            assert_eq!(failure([with("annotations", value)]), "the function has returned `metadata.annotations` that is no map of texts");
+            assert_eq!(
+                failure([with("annotations", value)]),
+                "the function has returned `metadata.annotations` that is no map of texts"
+            );
         }
         let mut bare = object("a.io/v3");
         bare.as_object_mut().unwrap().remove("metadata");

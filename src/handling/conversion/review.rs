@@ -46,7 +46,9 @@ impl ConversionRequest {
     pub(crate) fn read(mut review: Value) -> Result<Self, BadConversion> {
         let mut request = taken(&mut review, "request");
         let wanted = request["desiredAPIVersion"].as_str().filter(|version| !version.is_empty()).map(Arc::from);
-        let Value::Array(objects) = taken(&mut request, "objects") else { return Err(BadConversion::Malformed("`request.objects`")) };
+        let Value::Array(objects) = taken(&mut request, "objects") else {
+            return Err(BadConversion::Malformed("`request.objects`"));
+        };
         Ok(Self {
             api_version: taken(&mut review, "apiVersion"),
             uid: taken(&mut request, "uid"),

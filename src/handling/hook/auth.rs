@@ -1,4 +1,5 @@
-//! The credentials of requests to hooks: tokens, signatures, and the names in client certificates. Values are compared in constant time.
+//! The credentials of requests to hooks: tokens, signatures, and the names in client certificates. Values are compared
+//! in constant time.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -97,7 +98,10 @@ impl Check {
         match self {
             Self::Token { header, .. } => {
                 let token = String::from_utf8_lossy(secret);
-                Some((header.clone(), if header == AUTHORIZATION { format!("Bearer {token}") } else { token.into_owned() }))
+                Some((
+                    header.clone(),
+                    if header == AUTHORIZATION { format!("Bearer {token}") } else { token.into_owned() },
+                ))
             }
             Self::Hmac { form, .. } => Some((form.header.clone(), form.sign(secret, body))),
             Self::Certificate { .. } => None,
@@ -151,7 +155,10 @@ impl Signature {
     /// If it is missing, has another form, or is wrong.
     pub fn verify(&self, key: &[u8], body: &[u8], given: Option<&[u8]>) -> Result<(), Refusal> {
         let given = given.ok_or(Refusal::Missing)?;
-        let text = std::str::from_utf8(given).ok().and_then(|text| text.trim().strip_prefix(self.prefix.as_str())).ok_or(Refusal::Wrong)?;
+        let text = std::str::from_utf8(given)
+            .ok()
+            .and_then(|text| text.trim().strip_prefix(self.prefix.as_str()))
+            .ok_or(Refusal::Wrong)?;
         let signature = match self.encoding {
             Encoding::Hex => unhex(text),
             Encoding::Base64 => STANDARD.decode(text).ok(),
@@ -176,9 +183,11 @@ impl Signature {
             Algorithm::Sha512 => mac::<Hmac<Sha512>>(key, body).finalize().into_bytes().to_vec(),
         };
         let text = match self.encoding {
-            Encoding::Hex => {
-                bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
-            }
+            Encoding::Hex => bytes
+                .iter()
+                .flat_map(|byte| [byte >> 4, byte & 15])
+                .filter_map(|digit| char::from_digit(digit.into(), 16))
+                .collect(),
             Encoding::Base64 => STANDARD.encode(bytes),
         };
         format!("{}{text}", self.prefix)
@@ -225,7 +234,11 @@ mod tests {
         assert_eq!(github().verify(KEY, BODY, None), Err(Refusal::Missing));
         assert_eq!(verify(b"another", BODY, SIGNED), Err(Refusal::Wrong));
         assert_eq!(verify(KEY, b"Hello, World?", SIGNED), Err(Refusal::Wrong));
-        assert_eq!(verify(KEY, BODY, &SIGNED[..SIGNED.len() - 2]), Err(Refusal::Wrong), "a part of the signature is not enough");
+        assert_eq!(
+            verify(KEY, BODY, &SIGNED[..SIGNED.len() - 2]),
+            Err(Refusal::Wrong),
+            "a part of the signature is not enough"
+        );
         assert_eq!(verify(KEY, BODY, &SIGNED[7..]), Err(Refusal::Wrong), "the prefix is missing");
         assert_eq!(verify(KEY, BODY, &SIGNED.replace("sha256", "sha1")), Err(Refusal::Wrong));
         for given in ["", "sha256=", "sha256=7", "sha256=+1", "sha256=zz", "sha256=é"] {

@@ -31,7 +31,9 @@ fn program(reader: &Reader, item: &Item<'_>) -> Option<AllowedProgram> {
     let args = reader.list_of(&fields, "args").iter().filter_map(|item| argument(reader, item)).collect();
     let (mut time, mut output) = (DEFAULT_TIME, DEFAULT_OUTPUT);
     reader.set(&fields, "time", &mut time, time_of);
-    reader.set(&fields, "output", &mut output, |reader, item| reader.size_up_to(item, MAX_OUTPUT, "all of the output is kept in memory"));
+    reader.set(&fields, "output", &mut output, |reader, item| {
+        reader.size_up_to(item, MAX_OUTPUT, "all of the output is kept in memory")
+    });
     Some(AllowedProgram { path: path?, args, time, output })
 }
 
@@ -62,7 +64,11 @@ pub(super) fn files(reader: &Reader, fields: &Fields<'_>) -> Vec<FilePattern> {
         match FilePattern::parse(&text) {
             Ok(pattern) => Some(pattern),
             Err(problem) => {
-                let hint = if text.ends_with('/') { format!("for the files in the directory, write `{text}*`") } else { FILE.to_owned() };
+                let hint = if text.ends_with('/') {
+                    format!("for the files in the directory, write `{text}*`")
+                } else {
+                    FILE.to_owned()
+                };
                 reader.error_with(item, format!("`{text}` cannot be allowed: {problem}"), hint);
                 None
             }

@@ -1,4 +1,5 @@
-//! The service account of an operator, its roles, and their bindings: as objects, and as YAML with a remark on each rule.
+//! The service account of an operator, its roles, and their bindings: as objects, and as YAML with a remark on each
+//! rule.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -73,7 +74,9 @@ fn remark(purpose: Purpose) -> &'static str {
         Purpose::Handling => "The handled kinds, and the progress on their objects.",
         Purpose::Owners => "For owner references that delay the deletion of the owner, if the cluster checks them.",
         Purpose::Children => "The children of reconciled objects.",
-        Purpose::Scripts => "The requests of scripts. A server-side apply is a `patch`, and a `create` if the object is new.",
+        Purpose::Scripts => {
+            "The requests of scripts. A server-side apply is a `patch`, and a `create` if the object is new."
+        }
         Purpose::Declared => "Declared under `allow.k8s`.",
     }
 }
@@ -155,7 +158,8 @@ fn flow(items: &[String]) -> String {
 fn scalar(text: &str) -> String {
     let is_sign = |c: char| c.is_ascii_alphanumeric() || "-./".contains(c);
     let is_word = text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(is_sign);
-    let is_other = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&text.to_lowercase().as_str());
+    let is_other =
+        ["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&text.to_lowercase().as_str());
     if is_word && !is_other { text.to_owned() } else { json!(text).to_string() }
 }
 

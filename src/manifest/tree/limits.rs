@@ -40,7 +40,12 @@ impl Used {
             } else {
                 format!("more than {} MiB of text in one file, that repeated by aliases included", MAX_TEXT_BYTES >> 20)
             };
-            return Err(Mistake { spot, path: None, message, hint: Some("split the file, or use fewer aliases".to_owned()) });
+            return Err(Mistake {
+                spot,
+                path: None,
+                message,
+                hint: Some("split the file, or use fewer aliases".to_owned()),
+            });
         }
         Ok(())
     }

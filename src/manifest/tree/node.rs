@@ -56,7 +56,11 @@ impl Node {
     /// Returns a plain value without positions.
     pub fn of_value(value: &Value) -> Self {
         let text = |text: &String| Text { value: text.clone(), is_quoted: true, start: SourceSpan::default() };
-        let entry = |(key, value): (&String, &Value)| Entry { key: key.clone(), spot: SourceSpan::default(), value: Self::of_value(value) };
+        let entry = |(key, value): (&String, &Value)| Entry {
+            key: key.clone(),
+            spot: SourceSpan::default(),
+            value: Self::of_value(value),
+        };
         let kind = match value {
             Value::Null => Kind::Null,
             Value::Bool(value) => Kind::Bool(*value),
@@ -104,7 +108,9 @@ impl Node {
             Kind::Number(number) => Value::Number(number.clone()),
             Kind::Text(text) => Value::String(text.value.clone()),
             Kind::List(items) => Value::Array(items.iter().map(Self::to_value).collect()),
-            Kind::Map(entries) => Value::Object(entries.iter().map(|entry| (entry.key.clone(), entry.value.to_value())).collect()),
+            Kind::Map(entries) => {
+                Value::Object(entries.iter().map(|entry| (entry.key.clone(), entry.value.to_value())).collect())
+            }
         }
     }
 }

@@ -29,7 +29,8 @@ pub(crate) const MERGE: &str = "<<";
 /// # Errors
 /// If the text is not YAML, or exceeds the limits.
 pub(crate) fn parse(source: &Source) -> Result<Vec<Document>, Mistake> {
-    let options = parser_options! { flow_nesting_limit: MAX_DEPTH, block_nesting_limit: MAX_DEPTH, emit_comments: false };
+    let options =
+        parser_options! { flow_nesting_limit: MAX_DEPTH, block_nesting_limit: MAX_DEPTH, emit_comments: false };
     let mut builder = Builder {
         events: Parser::new_from_str_with_options(&source.text, options),
         source,
@@ -41,7 +42,9 @@ pub(crate) fn parse(source: &Source) -> Result<Vec<Document>, Mistake> {
     let mut documents = Vec::new();
     while let Some((event, span)) = builder.next()? {
         match event {
-            Event::DocumentStart(..) | Event::DocumentEnd | Event::StreamStart | Event::StreamEnd => builder.anchors.clear(),
+            Event::DocumentStart(..) | Event::DocumentEnd | Event::StreamStart | Event::StreamEnd => {
+                builder.anchors.clear();
+            }
             content => {
                 let root = builder.node(content, span)?;
                 let mistakes = std::mem::take(&mut builder.mistakes);
@@ -97,13 +100,14 @@ impl<'a> Builder<'a> {
     fn node(&mut self, event: Event<'a>, span: Span) -> Result<Node, Mistake> {
         let spot = spot_of(&span, self.source);
         let (anchor, tag) = match &event {
-            Event::Scalar(_, _, anchor, tag) | Event::SequenceStart(_, anchor, tag) | Event::MappingStart(_, anchor, tag) => {
-                (*anchor, tag.is_some())
-            }
+            Event::Scalar(_, _, anchor, tag)
+            | Event::SequenceStart(_, anchor, tag)
+            | Event::MappingStart(_, anchor, tag) => (*anchor, tag.is_some()),
             _ => (0, false),
         };
         if tag {
-            let at = span.tag_start.map_or(spot, |mark| SourceSpan { line: mark.line(), column: mark.col() + 1, length: 1 });
+            let at =
+                span.tag_start.map_or(spot, |mark| SourceSpan { line: mark.line(), column: mark.col() + 1, length: 1 });
             self.mistake(
                 at,
                 "tags are not allowed in a manifest".to_owned(),
@@ -151,7 +155,12 @@ impl<'a> Builder<'a> {
     fn deeper(&mut self, step: String, spot: SourceSpan) -> Result<(), Mistake> {
         self.path.push(step);
         if self.path.len() > MAX_DEPTH {
-            return Err(Mistake { spot, path: None, message: format!("nested deeper than {MAX_DEPTH} levels"), hint: None });
+            return Err(Mistake {
+                spot,
+                path: None,
+                message: format!("nested deeper than {MAX_DEPTH} levels"),
+                hint: None,
+            });
         }
         Ok(())
     }
@@ -191,7 +200,11 @@ impl<'a> Builder<'a> {
             let Some((event, span)) = self.next()? else { return Ok(Kind::Map(entries)) };
             let value = self.node(event, span)?;
             match name {
-                None => self.mistake(key.spot, "a key must be a string".to_owned(), Some("write one word, or quote the key")),
+                None => self.mistake(
+                    key.spot,
+                    "a key must be a string".to_owned(),
+                    Some("write one word, or quote the key"),
+                ),
                 Some(name) if name == MERGE && is_plain => {
                     self.mistake(
                         key.spot,
@@ -223,7 +236,11 @@ impl<'a> Builder<'a> {
                 Plain::Bool(value) => Kind::Bool(value),
                 Plain::Number(number) => Kind::Number(number),
                 Plain::NotFinite => {
-                    self.mistake(spot, format!("`{value}` is not a finite number"), Some("quote it if it is meant as a string"));
+                    self.mistake(
+                        spot,
+                        format!("`{value}` is not a finite number"),
+                        Some("quote it if it is meant as a string"),
+                    );
                     Kind::Null
                 }
             },

@@ -44,6 +44,14 @@ fn aliases_repeat_values_but_not_without_end() {
 #[test]
 fn all_mistakes_of_a_document_are_gathered() {
     let documents = parse(&Source::new("a.yaml", "a: 1\na: 2\nb: !tag x\n<<: {c: 1}\n")).unwrap();
-    let messages: Vec<_> = documents[0].mistakes.iter().map(|mistake| (mistake.spot.line, mistake.message.as_str())).collect();
-    assert_eq!(messages, [(2, "the key `a` is given twice"), (3, "tags are not allowed in a manifest"), (4, "merge keys are not allowed")]);
+    let messages: Vec<_> =
+        documents[0].mistakes.iter().map(|mistake| (mistake.spot.line, mistake.message.as_str())).collect();
+    assert_eq!(
+        messages,
+        [
+            (2, "the key `a` is given twice"),
+            (3, "tags are not allowed in a manifest"),
+            (4, "merge keys are not allowed")
+        ]
+    );
 }

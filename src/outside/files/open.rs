@@ -1,5 +1,5 @@
-//! Opens files without races: a path is opened without reading, the kernel is asked for the type and the path of the opened file, and only
-//! that is read.
+//! Opens files without races: a path is opened without reading, the kernel is asked for the type and the path of the
+//! opened file, and only that is read.
 
 use std::fs::File;
 use std::io;
@@ -11,9 +11,9 @@ use rustix::fs::FileType;
 use super::error::failed;
 use crate::script::outside::files::{FileError, FileFailure, FilePath, FilePattern, Part};
 
-/// The files of a pattern. Links may lead anywhere in the directory that confines them: the last one that the pattern names without `**`.
-/// The author of the manifest has written the directories before the first `*`, so that these may be links to anywhere; directories that match
-/// a `*` may not be links.
+/// The files of a pattern. Links may lead anywhere in the directory that confines them: the last one that the pattern
+/// names without `**`. The author of the manifest has written the directories before the first `*`, so that these may
+/// be links to anywhere; directories that match a `*` may not be links.
 pub(crate) struct Confined<'a> {
     pattern: &'a FilePattern,
     /// The number of the parts before the first `*`.
@@ -40,7 +40,8 @@ impl<'a> Confined<'a> {
         Self { pattern, literal, confining }
     }
 
-    /// Returns the files of a pattern below a directory, which has this many parts: no link leads out of it, whatever the pattern is.
+    /// Returns the files of a pattern below a directory, which has this many parts: no link leads out of it, whatever
+    /// the pattern is.
     pub(crate) fn below(pattern: &'a FilePattern, parts: usize) -> Self {
         Self { pattern, literal: parts, confining: parts }
     }
@@ -65,8 +66,8 @@ impl<'a> Confined<'a> {
         Err(FileError::new(FileFailure::NotAFile, format!("{path} is no file but {}", noun(opened.kind))))
     }
 
-    /// Opens a directory that contains files of the pattern, or directories with such files; `None` if it is no directory, or a link leads
-    /// out.
+    /// Opens a directory that contains files of the pattern, or directories with such files; `None` if it is no
+    /// directory, or a link leads out.
     pub(super) fn directory(&self, parts: &[String]) -> Option<Opened> {
         self.open(parts).ok().filter(|opened| opened.kind == FileType::Directory)
     }

@@ -10,7 +10,13 @@ fn mounted() -> tempfile::TempDir {
     for directory in ["app/..2026_01/sub", "app/real", "app/.hidden", "secret"] {
         std::fs::create_dir_all(at(directory)).unwrap();
     }
-    for file in ["app/..2026_01/config.yaml", "app/..2026_01/sub/x.yaml", "app/real/y.yaml", "app/.hidden/z.yaml", "secret/key.yaml"] {
+    for file in [
+        "app/..2026_01/config.yaml",
+        "app/..2026_01/sub/x.yaml",
+        "app/real/y.yaml",
+        "app/.hidden/z.yaml",
+        "secret/key.yaml",
+    ] {
         std::fs::write(at(file), format!("text of {file}")).unwrap();
     }
     symlink("..2026_01", at("app/..data")).unwrap();
@@ -37,7 +43,8 @@ fn list_in(folder: &Path, pattern: &str) -> Vec<String> {
     let pattern = FilePattern::parse(&at(folder, pattern)).unwrap();
     let found = list(&Confined::new(&pattern), 100).unwrap();
     let prefix = at(folder, "");
-    let mut names: Vec<String> = found.iter().map(|path| path.to_string().trim_start_matches(&prefix).to_owned()).collect();
+    let mut names: Vec<String> =
+        found.iter().map(|path| path.to_string().trim_start_matches(&prefix).to_owned()).collect();
     names.sort();
     names
 }
@@ -48,7 +55,10 @@ fn the_links_of_a_mounted_config_map_are_followed() {
     assert_eq!(read_in(folder.path(), "app/*.yaml", "app/config.yaml").unwrap(), "text of app/..2026_01/config.yaml");
     assert_eq!(read_in(folder.path(), "app/sub/*", "app/sub/x.yaml").unwrap(), "text of app/..2026_01/sub/x.yaml");
     assert_eq!(read_in(folder.path(), "app/**/*", "app/sub/x.yaml").unwrap(), "text of app/..2026_01/sub/x.yaml");
-    assert_eq!(read_in(folder.path(), "app/config.yaml", "app/config.yaml").unwrap(), "text of app/..2026_01/config.yaml");
+    assert_eq!(
+        read_in(folder.path(), "app/config.yaml", "app/config.yaml").unwrap(),
+        "text of app/..2026_01/config.yaml"
+    );
 }
 
 #[test]

@@ -69,6 +69,9 @@ impl Walk<'_> {
     }
 
     fn too_many(&self) -> FileError {
-        FileError::new(FileFailure::TooLarge, format!("there are too many files in the directories of {}", self.confined.pattern()))
+        FileError::new(
+            FileFailure::TooLarge,
+            format!("there are too many files in the directories of {}", self.confined.pattern()),
+        )
     }
 }

@@ -68,7 +68,9 @@ impl Inner {
                     tunnel = tunnel.with_auth(authorization);
                 }
                 let opened = tunnel.call(target).await;
-                opened.map_err(|cause| error::of(HttpProblem::Connect, causes::chain("no connection through the proxy", &cause)))
+                opened.map_err(|cause| {
+                    error::of(HttpProblem::Connect, causes::chain("no connection through the proxy", &cause))
+                })
             }
         }
     }
@@ -122,9 +124,10 @@ async fn connect(addresses: &[IpAddr], port: u16) -> Result<Stream, HttpError> {
 
 fn unreachable(host: &str, why: Unreachable) -> HttpError {
     match why {
-        Unreachable::Forbidden(what) => {
-            error::of(HttpProblem::Forbidden, format!("{host} stands for {what}, which is not listed under `allow.http`"))
-        }
+        Unreachable::Forbidden(what) => error::of(
+            HttpProblem::Forbidden,
+            format!("{host} stands for {what}, which is not listed under `allow.http`"),
+        ),
         Unreachable::Failed(message) => error::of(HttpProblem::Connect, message),
     }
 }
@@ -143,7 +146,11 @@ impl Connection for Stream {
 }
 
 impl Read for Stream {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: ReadBufCursor<'_>) -> Poll<std::io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<std::io::Result<()>> {
         Pin::new(&mut self.io).poll_read(context, buffer)
     }
 }

@@ -53,7 +53,8 @@ impl Proxies {
         Ok(Route::Proxy { uri: found.uri().clone(), is_checked, authorization: found.basic_auth().cloned() })
     }
 
-    /// Returns the value of `Proxy-Authorization` of a request that the proxy itself reads, which it does without encryption only.
+    /// Returns the value of `Proxy-Authorization` of a request that the proxy itself reads, which it does without
+    /// encryption only.
     pub(super) fn authorization(&self, connection: &HttpConnection, target: &Uri) -> Option<HeaderValue> {
         if target.scheme_str() == Some("https") {
             return None;

@@ -16,7 +16,9 @@ use super::super::resolver::Resolver;
 use super::proxy::Proxies;
 use super::{Client, Options};
 use crate::http::install_crypto_provider;
-use crate::script::outside::{Grants, HttpAnswer, HttpClient, HttpConnection, HttpError, HttpProblem, HttpRequest, Identity, ProxyChoice};
+use crate::script::outside::{
+    Grants, HttpAnswer, HttpClient, HttpConnection, HttpError, HttpProblem, HttpRequest, Identity, ProxyChoice,
+};
 
 /// A test that takes longer has failed.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -43,7 +45,11 @@ impl Resolver for Answers {
 
 fn client(resolver: &Arc<Answers>, api_server: &'static str) -> Client {
     let resolver: Arc<dyn Resolver> = Arc::<Answers>::clone(resolver);
-    Client::new(Options { resolver, api_server: Arc::new(|| api_server.to_owned()), proxies: Arc::new(Proxies::none()) })
+    Client::new(Options {
+        resolver,
+        api_server: Arc::new(|| api_server.to_owned()),
+        proxies: Arc::new(Proxies::none()),
+    })
 }
 
 fn local() -> Client {
@@ -156,7 +162,9 @@ async fn a_server_that_wants_a_certificate_gets_that_of_the_client() {
     connection(&mut sent, |connection| connection.identity = Some(Identity { certificate, key }));
     assert_eq!(send(&client, sent).await.unwrap().status, 200);
     let mut sent = request(&server, "localhost", "/echo");
-    connection(&mut sent, |connection| connection.identity = Some(Identity { certificate: b"x".to_vec(), key: b"y".to_vec() }));
+    connection(&mut sent, |connection| {
+        connection.identity = Some(Identity { certificate: b"x".to_vec(), key: b"y".to_vec() });
+    });
     assert_eq!(problem(&client, sent).await, HttpProblem::Tls);
 }
 

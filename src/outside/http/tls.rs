@@ -29,8 +29,11 @@ pub(super) async fn config(connection: &HttpConnection, roots: &Roots) -> Result
     if certificates.is_empty() {
         return Err(error::of(HttpProblem::Tls, "the option `cert` has no certificate in PEM"));
     }
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| error::of(HttpProblem::Tls, "the option `key` has no private key in PEM"))?;
-    let unusable = |cause: rustls::Error| error::of(HttpProblem::Tls, format!("the certificate of the client cannot be used: {cause}"));
+    let key = PrivateKeyDer::from_pem_slice(key)
+        .map_err(|_| error::of(HttpProblem::Tls, "the option `key` has no private key in PEM"))?;
+    let unusable = |cause: rustls::Error| {
+        error::of(HttpProblem::Tls, format!("the certificate of the client cannot be used: {cause}"))
+    };
     let builder = ClientConfig::builder().dangerous().with_custom_certificate_verifier(Arc::new(trust));
     builder.with_client_auth_cert(certificates, key).map_err(unusable)
 }

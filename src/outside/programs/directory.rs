@@ -26,10 +26,12 @@ impl Directory {
     /// # Errors
     /// Those of the system.
     pub(super) fn create(files: &BTreeMap<String, Vec<u8>>) -> io::Result<Self> {
-        let directory = tempfile::Builder::new().prefix("kopfd-").permissions(Permissions::from_mode(0o700)).tempdir()?;
+        let directory =
+            tempfile::Builder::new().prefix("kopfd-").permissions(Permissions::from_mode(0o700)).tempdir()?;
         // What links on the way to it lead to is not the program's business: it sees the real path.
         let real = directory.path().canonicalize()?;
-        let unusable = || io::Error::other(format!("the directory for temporary files, {}, has an unusable name", real.display()));
+        let unusable =
+            || io::Error::other(format!("the directory for temporary files, {}, has an unusable name", real.display()));
         let path = real.to_str().and_then(|text| FilePath::parse(text).ok()).ok_or_else(unusable)?;
         for (name, contents) in files {
             write(&real.join(name), contents)?;
@@ -46,7 +48,11 @@ impl Directory {
     ///
     /// # Errors
     /// If they have more bytes than the limit together, or one cannot be read.
-    pub(super) fn outputs(&self, patterns: &[FilePattern], limit: usize) -> Result<BTreeMap<String, Vec<u8>>, FileError> {
+    pub(super) fn outputs(
+        &self,
+        patterns: &[FilePattern],
+        limit: usize,
+    ) -> Result<BTreeMap<String, Vec<u8>>, FileError> {
         let mut found = BTreeMap::new();
         let mut left = limit;
         for pattern in patterns.iter().map(|pattern| pattern.below(&self.path)) {
@@ -57,7 +63,9 @@ impl Directory {
                     continue;
                 }
                 let contents = files::read(&confined, &path, left).map_err(|error| match error.reason {
-                    FileFailure::TooLarge => FileError::new(error.reason, format!("its files have more than {limit} bytes")),
+                    FileFailure::TooLarge => {
+                        FileError::new(error.reason, format!("its files have more than {limit} bytes"))
+                    }
                     reason => FileError::new(reason, format!("its file {name} cannot be read: {}", error.message)),
                 })?;
                 left -= contents.len();

@@ -84,7 +84,8 @@ impl Group {
         self.stragglers.extend(stragglers);
     }
 
-    /// Kills all processes of the run, and waits for their ends. It blocks the thread, though not for long: nothing survives the signal.
+    /// Kills all processes of the run, and waits for their ends. It blocks the thread, though not for long: nothing
+    /// survives the signal.
     pub(super) fn end(mut self) {
         self.kill();
         let until = Instant::now() + ENDING;

@@ -16,7 +16,8 @@ use super::{spawn, stragglers};
 use crate::script::outside::files::{FileError, FileFailure};
 use crate::script::outside::programs::{Finished, ProgramError, ProgramFailure, ProgramRequest};
 
-/// How long the rest of the output is read after the program and its group have ended, before processes that have left the group are looked for.
+/// How long the rest of the output is read after the program and its group have ended, before processes that have left
+/// the group are looked for.
 const FIRST_DRAIN: Duration = Duration::from_millis(200);
 
 /// How long it is read after those were killed, too.
@@ -34,8 +35,12 @@ impl Running {
         &mut self.parts.as_mut().expect("the parts are there until the end").0
     }
 
-    /// Takes everything, and returns the blocking work that ends it. Before the directory is removed, files can be read in it.
-    fn take<T: 'static>(&mut self, read: impl FnOnce(&Directory) -> T + Send + 'static) -> Option<Box<dyn FnOnce() -> T + Send>> {
+    /// Takes everything, and returns the blocking work that ends it. Before the directory is removed, files can be read
+    /// in it.
+    fn take<T: 'static>(
+        &mut self,
+        read: impl FnOnce(&Directory) -> T + Send + 'static,
+    ) -> Option<Box<dyn FnOnce() -> T + Send>> {
         let (group, directory) = self.parts.take()?;
         let place = self.place.take();
         Some(Box::new(move || {
@@ -72,22 +77,26 @@ impl Drop for Running {
 pub(super) async fn run(mut request: ProgramRequest, place: OwnedSemaphorePermit) -> Result<Finished, ProgramError> {
     let files = std::mem::take(&mut request.files);
     let created = blocking(move || Directory::create(&files)).await?;
-    let directory = created.map_err(|error| failed(format!("the directory of {} cannot be made: {error}", request.name)))?;
+    let directory =
+        created.map_err(|error| failed(format!("the directory of {} cannot be made: {error}", request.name)))?;
     let path = directory.path();
     let started = spawn::spawn(&request, &path).await;
     let group = started.map_err(|error| failed(format!("{} cannot be started: {error}", request.path.display())))?;
     let mut running = Running { parts: Some((group, directory)), place: Some(place) };
     let (mut output, input) = (Output::default(), std::mem::take(&mut request.stdin));
     let too_late = |_| {
-        let message = format!("{} has not ended within {} seconds, and is killed", request.name, request.time.as_secs_f64());
+        let message =
+            format!("{} has not ended within {} seconds, and is killed", request.name, request.time.as_secs_f64());
         ProgramError::new(ProgramFailure::Timeout, message)
     };
     let communicated = timeout(request.time, communicate(running.group(), &mut output, input, &request, &path)).await;
     let ended = communicated.map_err(too_late).flatten();
     let (patterns, left) = (if ended.is_ok() { request.outputs } else { Vec::new() }, request.output - output.len());
-    let end = running.take(move |directory| directory.outputs(&patterns, left)).expect("the parts are there until the end");
+    let end =
+        running.take(move |directory| directory.outputs(&patterns, left)).expect("the parts are there until the end");
     let found = blocking(end).await?;
-    let ended = ended.and_then(|code| found.map(|files| (code, files)).map_err(|error| unreadable(&request.name, error)));
+    let ended =
+        ended.and_then(|code| found.map(|files| (code, files)).map_err(|error| unreadable(&request.name, error)));
     let Output { stdout, stderr } = output;
     match ended {
         Ok((code, files)) => Ok(Finished { code, stdout, stderr, files }),
@@ -107,7 +116,9 @@ async fn communicate(
     let stdin = leader.stdin.take();
     let mut pipes = Pipes { stdout: leader.stdout.take(), stderr: leader.stderr.take() };
     let (name, limit) = (request.name.clone(), request.output);
-    let lost = |error: std::io::Error| ProgramError::new(ProgramFailure::Failed, format!("{name} cannot be waited for: {error}"));
+    let lost = |error: std::io::Error| {
+        ProgramError::new(ProgramFailure::Failed, format!("{name} cannot be waited for: {error}"))
+    };
     let judge = |end: std::io::Result<End>| match end {
         Ok(End::Closed) => Ok(()),
         Ok(End::Limit) => Err(too_much(&name, limit)),
@@ -154,7 +165,8 @@ async fn feed(stdin: Option<ChildStdin>, bytes: Vec<u8>) {
 }
 
 fn unreadable(name: &str, error: FileError) -> ProgramError {
-    let reason = if error.reason == FileFailure::TooLarge { ProgramFailure::TooMuchOutput } else { ProgramFailure::Failed };
+    let reason =
+        if error.reason == FileFailure::TooLarge { ProgramFailure::TooMuchOutput } else { ProgramFailure::Failed };
     ProgramError::new(reason, format!("{name} has ended, but {}", error.message))
 }
 
@@ -167,5 +179,8 @@ fn failed(message: String) -> ProgramError {
 }
 
 fn too_much(name: &str, limit: usize) -> ProgramError {
-    ProgramError::new(ProgramFailure::TooMuchOutput, format!("{name} has written more than {limit} bytes, and is killed"))
+    ProgramError::new(
+        ProgramFailure::TooMuchOutput,
+        format!("{name} has written more than {limit} bytes, and is killed"),
+    )
 }

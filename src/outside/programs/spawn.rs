@@ -1,4 +1,5 @@
-//! Starts programs on one thread that lives as long as the process: the kernel kills a program when the thread ends that has started it.
+//! Starts programs on one thread that lives as long as the process: the kernel kills a program when the thread ends
+//! that has started it.
 
 use std::io;
 use std::process::Stdio;

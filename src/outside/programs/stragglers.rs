@@ -1,5 +1,5 @@
-//! Processes of a run that have left its group, as daemons do by `setsid`. They are recognised by the private directory in their environment, which
-//! they inherit unless they replace it.
+//! Processes of a run that have left its group, as daemons do by `setsid`. They are recognised by the private directory
+//! in their environment, which they inherit unless they replace it.
 
 use rustix::process::Pid;
 

@@ -49,7 +49,9 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
 /// Returns the numbers of the zombies that are children of this process, and belong to a group.
 fn zombies(group: &str) -> Vec<String> {
     let own = std::process::id().to_string();
-    let stats = std::fs::read_dir("/proc").unwrap().filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("stat")).ok());
+    let stats = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("stat")).ok());
     let is_one = |stat: &String| {
         let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
         fields.first() == Some(&"Z") && fields.get(1) == Some(&own.as_str()) && fields.get(2) == Some(&group)
@@ -84,7 +86,8 @@ async fn arguments_are_no_text_of_a_shell() {
 async fn input_is_written_while_output_is_read() {
     // More than pipes hold, in both directions.
     let input: Vec<u8> = (0..1_000_000_u32).map(|index| index as u8).collect();
-    let finished = run(ProgramRequest { stdin: input.clone(), output: 2 << 20, ..request("/bin/cat", &[]) }).await.unwrap();
+    let finished =
+        run(ProgramRequest { stdin: input.clone(), output: 2 << 20, ..request("/bin/cat", &[]) }).await.unwrap();
     assert!(finished.stdout == input);
     // A program may end without reading its input.
     assert_eq!(run(ProgramRequest { stdin: input, ..script("exit 4") }).await.unwrap().code, 4);
@@ -92,11 +95,13 @@ async fn input_is_written_while_output_is_read() {
 
 #[tokio::test]
 async fn files_go_in_and_come_out() {
-    let mut request =
-        script("pwd; ls -l values.yaml; cp values.yaml copy.yaml; mkdir out; echo 1 >out/a.txt; echo 2 >out/b.log; echo 3 >.c.txt");
+    let mut request = script(
+        "pwd; ls -l values.yaml; cp values.yaml copy.yaml; mkdir out; echo 1 >out/a.txt; echo 2 >out/b.log; echo 3 >.c.txt",
+    );
     request.files.insert("values.yaml".to_owned(), b"a: 1".to_vec());
     request.files.insert("deep/er/x".to_owned(), b"\0\xff".to_vec());
-    request.outputs = ["copy.yaml", "**/*.txt", "deep/*/x", "missing"].map(|text| FilePattern::relative(text).unwrap()).into();
+    request.outputs =
+        ["copy.yaml", "**/*.txt", "deep/*/x", "missing"].map(|text| FilePattern::relative(text).unwrap()).into();
     let finished = run(request).await.unwrap();
     let text = String::from_utf8(finished.stdout).unwrap();
     assert!(text.contains("-rw-------"), "{text}");
@@ -109,7 +114,8 @@ async fn files_go_in_and_come_out() {
 
 #[tokio::test]
 async fn no_file_comes_out_through_a_link_or_a_pipe() {
-    let mut request = script("ln -s /etc/passwd link.txt; mkfifo pipe.txt; ln -s / root; echo 1 >real.txt; ln -s real.txt inner.txt");
+    let mut request =
+        script("ln -s /etc/passwd link.txt; mkfifo pipe.txt; ln -s / root; echo 1 >real.txt; ln -s real.txt inner.txt");
     request.outputs = ["*.txt", "root/etc/passwd", "**/passwd"].map(|text| FilePattern::relative(text).unwrap()).into();
     let finished = run(request).await.unwrap();
     assert_eq!(finished.files.keys().collect::<Vec<_>>(), ["inner.txt", "real.txt"]);
@@ -120,14 +126,21 @@ async fn files_count_in_the_limit_of_output() {
     let mut request = ProgramRequest { output: 1_000, ..script("echo text; head -c 996 /dev/zero >big") };
     request.outputs.push(FilePattern::relative("big").unwrap());
     let error = run(request).await.unwrap_err();
-    assert_eq!((error.reason, &*error.message), (ProgramFailure::TooMuchOutput, "it has ended, but its files have more than 995 bytes"));
+    assert_eq!(
+        (error.reason, &*error.message),
+        (ProgramFailure::TooMuchOutput, "it has ended, but its files have more than 995 bytes")
+    );
     assert_eq!(error.stdout, b"text\n");
 }
 
 #[tokio::test]
 async fn a_program_that_floods_is_killed() {
-    let error = run(ProgramRequest { output: 100_000, ..script("echo begin >&2; exec cat /dev/zero") }).await.unwrap_err();
-    assert_eq!((error.reason, &*error.message), (ProgramFailure::TooMuchOutput, "it has written more than 100000 bytes, and is killed"));
+    let error =
+        run(ProgramRequest { output: 100_000, ..script("echo begin >&2; exec cat /dev/zero") }).await.unwrap_err();
+    assert_eq!(
+        (error.reason, &*error.message),
+        (ProgramFailure::TooMuchOutput, "it has written more than 100000 bytes, and is killed")
+    );
     assert_eq!(error.stdout.len() + error.stderr.len(), 100_000);
     assert_eq!(error.stderr, b"begin\n");
 }
@@ -143,7 +156,10 @@ async fn a_program_that_ignores_signals_and_never_ends_is_killed_with_its_childr
         parent.display()
     );
     let error = run(ProgramRequest { time: Duration::from_secs(2), ..script(&text) }).await.unwrap_err();
-    assert_eq!((error.reason, &*error.message), (ProgramFailure::Timeout, "it has not ended within 2 seconds, and is killed"));
+    assert_eq!(
+        (error.reason, &*error.message),
+        (ProgramFailure::Timeout, "it has not ended within 2 seconds, and is killed")
+    );
     assert_eq!(error.stdout, b"begin\n");
     assert!(!is_running(&parent));
     assert!(!is_running(&child));
@@ -155,8 +171,10 @@ async fn children_that_outlive_the_program_neither_delay_its_result_nor_stay() {
     let folder = tempfile::tempdir().unwrap();
     let child = folder.path().join("child");
     // The child holds the pipes.
-    let text =
-        format!("sh -c 'echo $$ >{0}.new; mv {0}.new {0}; exec sleep 600' & while ! test -e {0}; do :; done; echo done", child.display());
+    let text = format!(
+        "sh -c 'echo $$ >{0}.new; mv {0}.new {0}; exec sleep 600' & while ! test -e {0}; do :; done; echo done",
+        child.display()
+    );
     let finished = run(script(&text)).await.unwrap();
     assert_eq!((finished.code, &*finished.stdout), (0, &b"done\n"[..]));
     assert!(!is_running(&child));
@@ -205,8 +223,10 @@ async fn a_program_ends_with_the_call() {
 async fn the_first_process_of_a_container_reaps_what_it_inherits() {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let text =
-        format!("sleep 600 & echo $! >{0}/same; setsid sleep 600 & echo $! >{0}/other; echo $$ >{0}/leader", folder.path().display());
+    let text = format!(
+        "sleep 600 & echo $! >{0}/same; setsid sleep 600 & echo $! >{0}/other; echo $$ >{0}/leader",
+        folder.path().display()
+    );
     assert_eq!(run(script(&text)).await.unwrap().code, 0);
     for name in ["same", "other", "leader"] {
         let id = std::fs::read_to_string(folder.path().join(name)).unwrap();

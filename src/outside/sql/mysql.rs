@@ -57,13 +57,18 @@ impl Session {
             let message = format!("the statement has {wanted} parameters, and {given} are given");
             return Err(SqlError::new(SqlProblem::Value, message));
         }
-        let params = if given == 0 { Params::Empty } else { Params::Positional(statement.params.iter().map(param).collect()) };
+        let params =
+            if given == 0 { Params::Empty } else { Params::Positional(statement.params.iter().map(param).collect()) };
         let mut result = self.connection.exec_iter(&prepared, params).await.map_err(failed)?;
         let columns = result.columns().unwrap_or_default();
-        let mut reply = Reply { columns: columns.iter().map(|column| column.name_str().into_owned()).collect(), ..Reply::default() };
+        let mut reply = Reply {
+            columns: columns.iter().map(|column| column.name_str().into_owned()).collect(),
+            ..Reply::default()
+        };
         let mut room = Room::of(statement);
         while let Some(row) = result.next().await.map_err(failed)? {
-            let values: Vec<_> = row.unwrap().into_iter().zip(columns.iter()).map(|(found, column)| value(found, column)).collect();
+            let values: Vec<_> =
+                row.unwrap().into_iter().zip(columns.iter()).map(|(found, column)| value(found, column)).collect();
             room.take(&values)?;
             reply.rows.push(values);
         }
@@ -98,8 +103,11 @@ impl session::Session for Session {
     }
 
     fn reset(&mut self) -> BoxFuture<'_, bool> {
-        async move { self.connection.reset().await.is_ok_and(|is_reset| is_reset) && self.connection.query_drop(SETUP).await.is_ok() }
-            .boxed()
+        async move {
+            self.connection.reset().await.is_ok_and(|is_reset| is_reset)
+                && self.connection.query_drop(SETUP).await.is_ok()
+        }
+        .boxed()
     }
 }
 
@@ -107,11 +115,17 @@ fn of_connect(cause: &Error) -> SqlError {
     let Error::Server(answer) = cause else { return error::of_connection(SqlProblem::Connect, "no connection", cause) };
     // Access denied, by the password, by the plugin, and to the database.
     let problem = if matches!(answer.code, 1045 | 1698 | 1044) { SqlProblem::Login } else { SqlProblem::Connect };
-    SqlError { sqlstate: Some(answer.state.clone()), code: Some(answer.code.into()), ..SqlError::new(problem, answer.message.clone()) }
+    SqlError {
+        sqlstate: Some(answer.state.clone()),
+        code: Some(answer.code.into()),
+        ..SqlError::new(problem, answer.message.clone())
+    }
 }
 
 fn of_statement(cause: &Error) -> SqlError {
-    let Error::Server(answer) = cause else { return error::of_connection(SqlProblem::Broken, "the connection has ended", cause) };
+    let Error::Server(answer) = cause else {
+        return error::of_connection(SqlProblem::Broken, "the connection has ended", cause);
+    };
     SqlError {
         sqlstate: Some(answer.state.clone()),
         code: Some(answer.code.into()),

@@ -12,7 +12,9 @@ use crate::kit::TaskGroup;
 use crate::object::SecretKey;
 use crate::outside::reach::{self, Unreachable};
 use crate::outside::roots::Roots;
-use crate::script::outside::sql::{Authorities, Database, DatabasePlace, Driver, Password, Server, SqlError, SqlProblem, Tls};
+use crate::script::outside::sql::{
+    Authorities, Database, DatabasePlace, Driver, Password, Server, SqlError, SqlProblem, Tls,
+};
 
 /// Opens the connections of all pools.
 pub(super) struct Opener {
@@ -26,7 +28,11 @@ pub(super) struct Opener {
 
 impl Opener {
     /// Returns the password of a database: a known one, or that of its Secret.
-    pub(super) async fn password(&self, database: &Database, known: Option<String>) -> Result<Option<String>, SqlError> {
+    pub(super) async fn password(
+        &self,
+        database: &Database,
+        known: Option<String>,
+    ) -> Result<Option<String>, SqlError> {
         let DatabasePlace::Server(server) = &database.place else { return Ok(None) };
         match &server.password {
             Password::None => Ok(None),
@@ -37,7 +43,11 @@ impl Opener {
     }
 
     /// Opens a connection.
-    pub(super) async fn open(&self, database: &Database, password: Option<String>) -> Result<Box<dyn Session>, SqlError> {
+    pub(super) async fn open(
+        &self,
+        database: &Database,
+        password: Option<String>,
+    ) -> Result<Box<dyn Session>, SqlError> {
         match (&database.place, database.driver) {
             #[cfg(feature = "sqlite")]
             (DatabasePlace::File { path, is_writable }, Driver::Sqlite) => {
@@ -62,14 +72,19 @@ impl Opener {
         }
     }
 
-    #[cfg_attr(not(any(feature = "postgres", feature = "mysql")), expect(dead_code, reason = "the drivers of servers use it"))]
+    #[cfg_attr(
+        not(any(feature = "postgres", feature = "mysql")),
+        expect(dead_code, reason = "the drivers of servers use it")
+    )]
     async fn login(&self, server: &Server, password: Option<String>) -> Result<Login, SqlError> {
         let Server { host, port, database, user, tls, grants, .. } = server;
         let Options { resolver, api_server, .. } = &self.options;
         let addresses = reach::allowed(host, grants, &**resolver, api_server).await.map_err(|why| match why {
             Unreachable::Forbidden(what) => SqlError::new(
                 SqlProblem::Forbidden,
-                format!("{host} stands for {what}, which must be named by its address under `allow.sql` or in `connections`"),
+                format!(
+                    "{host} stands for {what}, which must be named by its address under `allow.sql` or in `connections`"
+                ),
             ),
             Unreachable::Failed(message) => SqlError::new(SqlProblem::Connect, message),
         })?;
@@ -95,7 +110,9 @@ impl Opener {
             Some(secrets) => secrets.read(key).await,
             None => Err("there is no cluster".to_owned()),
         };
-        read.map_err(|error| SqlError::new(SqlProblem::Login, format!("{what} cannot be read from the Secret {}: {error}", key.name)))
+        read.map_err(|error| {
+            SqlError::new(SqlProblem::Login, format!("{what} cannot be read from the Secret {}: {error}", key.name))
+        })
     }
 }
 

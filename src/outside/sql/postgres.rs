@@ -33,7 +33,11 @@ pub(super) struct Session {
 pub(super) async fn open(login: Login, tasks: &TaskGroup) -> Result<Session, SqlError> {
     let Login { host, addresses, port, database, user, password, tls } = login;
     let mut config = Config::new();
-    config.user(user).application_name("kopfd").ssl_mode(if tls.is_some() { SslMode::Require } else { SslMode::Disable });
+    config.user(user).application_name("kopfd").ssl_mode(if tls.is_some() {
+        SslMode::Require
+    } else {
+        SslMode::Disable
+    });
     if let Some(database) = database {
         config.dbname(database);
     }
@@ -72,14 +76,20 @@ impl Session {
             return Err(SqlError::new(SqlProblem::Value, message));
         }
         if let Some(column) = prepared.columns().iter().find(|column| !types::is_known(column.type_())) {
-            let message =
-                format!("the column {0} has the type {1}, which has no value in scripts: write {0}::text", column.name(), column.type_());
+            let message = format!(
+                "the column {0} has the type {1}, which has no value in scripts: write {0}::text",
+                column.name(),
+                column.type_()
+            );
             return Err(SqlError::new(SqlProblem::Value, message));
         }
         let params = statement.params.iter().map(Param);
         let rows = self.client.query_raw(&prepared, params).await.map_err(|cause| of_statement(&cause))?;
         let mut rows = pin!(rows);
-        let mut reply = Reply { columns: prepared.columns().iter().map(|column| column.name().to_owned()).collect(), ..Reply::default() };
+        let mut reply = Reply {
+            columns: prepared.columns().iter().map(|column| column.name().to_owned()).collect(),
+            ..Reply::default()
+        };
         let mut room = session::Room::of(statement);
         while let Some(row) = rows.try_next().await.map_err(|cause| of_statement(&cause))? {
             let values = (0..row.len()).map(|index| types::value(&row, index)).collect::<Result<Vec<_>, _>>()?;

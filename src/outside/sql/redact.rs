@@ -9,7 +9,8 @@ const SHORTEST: usize = 4;
 /// The text in place of a hidden value.
 const HIDDEN: &str = "…";
 
-/// Returns an error without the password of the connection, and without the constants and the parameters of the statement.
+/// Returns an error without the password of the connection, and without the constants and the parameters of the
+/// statement.
 pub(super) fn hidden(error: SqlError, statement: &Statement, lease: &Lease) -> SqlError {
     let mut secrets = constants(&statement.text);
     statement.params.iter().for_each(|param| texts(param, &mut secrets));
@@ -48,7 +49,8 @@ fn constants(statement: &str) -> Vec<String> {
         }
         let (mut written, mut meant) = (String::new(), String::new());
         while let Some(character) = characters.next() {
-            let is_pair = (character == '\'' && characters.peek() == Some(&'\'')) || (character == '\\' && characters.peek().is_some());
+            let is_pair = (character == '\'' && characters.peek() == Some(&'\''))
+                || (character == '\\' && characters.peek().is_some());
             if character == '\'' && !is_pair {
                 break;
             }

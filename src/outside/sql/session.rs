@@ -29,7 +29,10 @@ pub(super) type Canceller = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;
 
 /// The parameters of a connection to a server.
 #[derive(Clone)]
-#[cfg_attr(not(any(feature = "postgres", feature = "mysql")), expect(dead_code, reason = "the drivers of servers read it"))]
+#[cfg_attr(
+    not(any(feature = "postgres", feature = "mysql")),
+    expect(dead_code, reason = "the drivers of servers read it")
+)]
 pub(super) struct Login {
     /// The name of the host.
     pub host: String,
@@ -49,7 +52,10 @@ pub(super) struct Login {
 
 /// The settings of TLS, in both forms that drivers take.
 #[derive(Clone)]
-#[cfg_attr(not(any(feature = "postgres", feature = "mysql")), expect(dead_code, reason = "the drivers of servers read it"))]
+#[cfg_attr(
+    not(any(feature = "postgres", feature = "mysql")),
+    expect(dead_code, reason = "the drivers of servers read it")
+)]
 pub(super) struct TlsSettings {
     /// The settings of rustls.
     pub config: Arc<ClientConfig>,
@@ -74,7 +80,8 @@ impl Room {
     pub(super) fn take(&mut self, row: &[SqlValue]) -> Result<(), SqlError> {
         self.rows += 1;
         if self.rows > self.max_rows {
-            let message = format!("the result has more than {} rows: add a LIMIT to the query, or raise `rows`", self.max_rows);
+            let message =
+                format!("the result has more than {} rows: add a LIMIT to the query, or raise `rows`", self.max_rows);
             return Err(SqlError::new(SqlProblem::TooLarge, message));
         }
         let size = row.iter().map(SqlValue::size).sum();

@@ -31,8 +31,11 @@ pub(super) struct Session {
 
 /// Opens a file. One that may be written is made if it does not exist.
 pub(super) async fn open(path: PathBuf, is_writable: bool) -> Result<Session, SqlError> {
-    let access =
-        if is_writable { OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE } else { OpenFlags::SQLITE_OPEN_READ_ONLY };
+    let access = if is_writable {
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE
+    } else {
+        OpenFlags::SQLITE_OPEN_READ_ONLY
+    };
     let opening = move || {
         let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
         connection.busy_timeout(BUSY_TIME)?;

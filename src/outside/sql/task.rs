@@ -15,7 +15,12 @@ const CANCEL_TIME: Duration = Duration::from_secs(5);
 /// Runs a statement within a time. Returns the connection, too, if it can still be used.
 ///
 /// *Cancel safety*: if the future is dropped, the statement is cancelled on the server, and the connection is closed.
-pub(super) async fn run(tasks: &TaskGroup, lease: Lease, statement: Statement, time: Duration) -> (Option<Lease>, Result<Reply, SqlError>) {
+pub(super) async fn run(
+    tasks: &TaskGroup,
+    lease: Lease,
+    statement: Statement,
+    time: Duration,
+) -> (Option<Lease>, Result<Reply, SqlError>) {
     let (sender, receiver) = oneshot::channel();
     tasks.spawn(|| "a statement of a database".to_owned(), watched(lease, statement, time, sender));
     let ended = || (None, Err(SqlError::new(SqlProblem::Broken, "the connection has ended")));

@@ -20,8 +20,8 @@ use crate::object::SecretKey;
 use crate::outside::resolver::SystemResolver;
 use crate::script::outside::Grants;
 use crate::script::outside::sql::{
-    Authorities, Database, DatabasePlace, Databases as _, Driver, Hidden, Password, Reply, Secrets, Server as Place, SqlError, SqlLimits,
-    SqlValue, Statement, Tls,
+    Authorities, Database, DatabasePlace, Databases as _, Driver, Hidden, Password, Reply, Secrets, Server as Place,
+    SqlError, SqlLimits, SqlValue, Statement, Tls,
 };
 
 /// A test that takes longer has failed.
@@ -46,7 +46,11 @@ fn databases() -> LocalDatabases {
 
 fn with_secrets(secrets: &Arc<Known>) -> LocalDatabases {
     let secrets: Arc<dyn Secrets> = Arc::<Known>::clone(secrets);
-    LocalDatabases::new(Options { resolver: Arc::new(SystemResolver), api_server: Arc::new(String::new), secrets: Some(secrets) })
+    LocalDatabases::new(Options {
+        resolver: Arc::new(SystemResolver),
+        api_server: Arc::new(String::new),
+        secrets: Some(secrets),
+    })
 }
 
 /// Returns a database of a server, by its name `localhost` and with TLS.
@@ -81,7 +85,12 @@ fn statement(text: &str, params: &[SqlValue]) -> Statement {
     Statement { text: text.to_owned(), params: params.to_vec(), timeout: LIMIT, rows: 1_000, bytes: 1 << 20 }
 }
 
-async fn run(databases: &LocalDatabases, database: &Arc<Database>, text: &str, params: &[SqlValue]) -> Result<Reply, SqlError> {
+async fn run(
+    databases: &LocalDatabases,
+    database: &Arc<Database>,
+    text: &str,
+    params: &[SqlValue],
+) -> Result<Reply, SqlError> {
     databases.run(Arc::clone(database), statement(text, params)).await
 }
 

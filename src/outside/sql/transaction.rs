@@ -34,7 +34,8 @@ pub(super) async fn begin(tasks: Arc<TaskGroup>, lease: Lease, time: Duration) -
 impl Open {
     async fn perform(&mut self, statement: Statement) -> Result<Reply, SqlError> {
         let lease = self.lease.take();
-        let lease = lease.ok_or_else(|| SqlError::new(SqlProblem::Ended, "the transaction has ended with an earlier error"))?;
+        let lease =
+            lease.ok_or_else(|| SqlError::new(SqlProblem::Ended, "the transaction has ended with an earlier error"))?;
         let time = statement.timeout;
         let (lease, result) = task::run(&self.tasks, lease, statement, time).await;
         self.lease = lease;
@@ -43,7 +44,8 @@ impl Open {
     }
 
     async fn step(&mut self, text: &str, time: Duration) -> Result<(), SqlError> {
-        let statement = Statement { text: text.to_owned(), timeout: time, rows: 1, bytes: 1_000, ..Statement::default() };
+        let statement =
+            Statement { text: text.to_owned(), timeout: time, rows: 1, bytes: 1_000, ..Statement::default() };
         self.perform(statement).await.map(drop)
     }
 

@@ -30,10 +30,13 @@ impl ActivityMonitor {
     /// Records an event of an operator.
     pub(super) fn note(&self, operator: &str, event: &EngineEvent<'_>) {
         match event {
-            EngineEvent::ObjectSeen { body, event_kind: EventKind::Deleted, .. } => self.pending.gone(operator, &ObjectKey::of(body).uid),
+            EngineEvent::ObjectSeen { body, event_kind: EventKind::Deleted, .. } => {
+                self.pending.gone(operator, &ObjectKey::of(body).uid);
+            }
             EngineEvent::ObjectForgotten { uid } => self.forget(operator, uid),
             EngineEvent::CycleEnded { uid, body, error } => self.cycled(uid, body, *error),
-            EngineEvent::ScheduleStarted { handler, is_synced } | EngineEvent::ScheduleSynced { handler, is_synced } => {
+            EngineEvent::ScheduleStarted { handler, is_synced }
+            | EngineEvent::ScheduleSynced { handler, is_synced } => {
                 self.schedule_synced(operator, handler, *is_synced);
             }
             _ => {
@@ -78,7 +81,9 @@ impl ActivityMonitor {
         let in_activity = |handler, activity| Called { operator, handler, subject: Subject::Activity(activity) };
         let scheduled = |handler| Called { operator, handler, subject: Subject::Ticks };
         match *event {
-            EngineEvent::ActivityCalled { activity, handler, .. } => self.pending.called(in_activity(handler, activity)),
+            EngineEvent::ActivityCalled { activity, handler, .. } => {
+                self.pending.called(in_activity(handler, activity));
+            }
             EngineEvent::ActivityJudged { activity, handler, outcome, .. } => {
                 self.pending.concluded(in_activity(handler, activity), outcome);
             }
@@ -130,15 +135,21 @@ mod tests {
         let count = || monitor.pending.all().len();
         let (body, handler) = (&body, &handler);
         let call = || monitor.note("tested", &EngineEvent::HandlerCalled { body, handler, reason: None, retry: 0 });
-        let judge = |outcome: &Outcome| monitor.note("tested", &EngineEvent::AttemptJudged { body, handler, retry: 0, outcome });
+        let judge = |outcome: &Outcome| {
+            monitor.note("tested", &EngineEvent::AttemptJudged { body, handler, retry: 0, outcome });
+        };
         let returned = Returned::new(Verdict::Returned(None), Patch::default());
         call();
         assert_eq!(count(), 1);
-        monitor.note("tested", &EngineEvent::HandlerReturned { body, handler, reason: None, retry: 0, returned: &returned });
+        monitor.note(
+            "tested",
+            &EngineEvent::HandlerReturned { body, handler, reason: None, retry: 0, returned: &returned },
+        );
         assert_eq!(count(), 0, "whether it is called again is not known yet");
         judge(&Outcome { error: Some("not yet".to_owned()), ..Outcome::default() });
         assert_eq!((count(), monitor.failures().len()), (1, 0));
-        monitor.note("tested", &EngineEvent::ObjectSeen { body, event_kind: EventKind::Modified, consistency_in: None });
+        monitor
+            .note("tested", &EngineEvent::ObjectSeen { body, event_kind: EventKind::Modified, consistency_in: None });
         assert_eq!(count(), 1);
         monitor.note("tested", &EngineEvent::ObjectSeen { body, event_kind: EventKind::Deleted, consistency_in: None });
         assert_eq!(count(), 0);
@@ -160,7 +171,9 @@ mod tests {
         let (handler, activity) = (&handler, Moment::Startup);
         let count = || monitor.pending.all().len();
         let call = || monitor.note("tested", &EngineEvent::ActivityCalled { activity, handler, retry: 0 });
-        let judge = |outcome: &Outcome| monitor.note("tested", &EngineEvent::ActivityJudged { activity, handler, retry: 0, outcome });
+        let judge = |outcome: &Outcome| {
+            monitor.note("tested", &EngineEvent::ActivityJudged { activity, handler, retry: 0, outcome });
+        };
         call();
         judge(&Outcome::default());
         assert_eq!(count(), 1, "it is called again");
@@ -180,7 +193,8 @@ mod tests {
         let (retried, done) = (Outcome::default(), Outcome { is_final: true, ..Outcome::default() });
         let count = || monitor.pending.all().len();
         let call = || monitor.note("tested", &EngineEvent::ScheduleCalled { handler, scheduled_at, retry: 0 });
-        let judge = |outcome| monitor.note("tested", &EngineEvent::ScheduleJudged { handler, scheduled_at, retry: 0, outcome });
+        let judge =
+            |outcome| monitor.note("tested", &EngineEvent::ScheduleJudged { handler, scheduled_at, retry: 0, outcome });
         call();
         assert!(count() == 1 && !monitor.is_quiet());
         judge(Some(&retried));

@@ -1,4 +1,5 @@
-//! The last seen state of an object, and the operator's writes since then, so that these are not taken for changes by others.
+//! The last seen state of an object, and the operator's writes since then, so that these are not taken for changes by
+//! others.
 
 use serde_json::{Map, Value};
 
@@ -49,7 +50,9 @@ impl LastSeen {
         let fields = written_fields(patch);
         let is_of_patch = |own: &OwnWrite| fields.iter().any(|(path, value)| *path == own.path && *value == own.value);
         match version.and_then(number) {
-            Some(version) => self.own.iter_mut().filter(|own| is_of_patch(own)).for_each(|own| own.version = Some(version)),
+            Some(version) => {
+                self.own.iter_mut().filter(|own| is_of_patch(own)).for_each(|own| own.version = Some(version));
+            }
             None => self.own.retain(|own| !is_of_patch(own)),
         }
     }
@@ -104,7 +107,8 @@ pub(super) fn collect(map: &Map<String, Value>, keys: &mut Vec<String>, leaves: 
     }
 }
 
-/// Returns the number of a version. The embedded server uses numbers; a suffix after the number marks a version without an event.
+/// Returns the number of a version. The embedded server uses numbers; a suffix after the number marks a version without
+/// an event.
 fn number(version: &str) -> Option<u64> {
     version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }

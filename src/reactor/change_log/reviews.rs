@@ -49,16 +49,21 @@ mod tests {
         let handler = Handler::simple("convert", On::Conversion);
         assert_eq!(conversion(&handler, "a.io/v2", 1, None), "┌ Webhook 'convert' converts 1 object to a.io/v2");
         let failed = conversion(&handler, "a.io/v2", 2, Some("\"a\" cannot be converted to a.io/v2: no way"));
-        assert_eq!(failed, "┌ Webhook 'convert' does not convert 2 objects: \"a\" cannot be converted to a.io/v2: no way");
+        assert_eq!(
+            failed,
+            "┌ Webhook 'convert' does not convert 2 objects: \"a\" cannot be converted to a.io/v2: no way"
+        );
     }
 
     #[test]
     fn a_review_is_told_with_its_changes_and_warnings_but_no_values_of_secrets() {
         let request = ReviewRequest { operation: "CREATE".to_owned(), ..ReviewRequest::default() };
-        let judged = Judged { operations: vec![json!({"op": "add", "path": "/spec/x", "value": 1})], ..Judged::default() };
+        let judged =
+            Judged { operations: vec![json!({"op": "add", "path": "/spec/x", "value": 1})], ..Judged::default() };
         let body = Body::from(json!({"kind": "Thing"}));
         assert_eq!(line(&body, &request, &judged), "┌ CREATE of the Thing is allowed, with changes of /spec/x");
-        let secret = Body::from(json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"password": "tomato-soup"}}));
+        let secret =
+            Body::from(json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"password": "tomato-soup"}}));
         let denial = Denial { message: "tomato-soup is known".to_owned(), code: 422 };
         let denied = Judged { denial: Some(denial), warnings: vec!["w".to_owned()], ..Judged::default() };
         let dry = ReviewRequest { dryrun: true, subresource: Some("status".to_owned()), ..request };

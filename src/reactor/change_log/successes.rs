@@ -12,7 +12,8 @@ use crate::object::Body;
 pub(super) struct Successes(Mutex<HashMap<(String, String), u64>>);
 
 impl Successes {
-    /// Counts an outcome. Returns the number of successes if it is to be logged: each line stands for ten times as many as the one before.
+    /// Counts an outcome. Returns the number of successes if it is to be logged: each line stands for ten times as many
+    /// as the one before.
     pub(super) fn count(&self, body: Option<&Body>, handler: &Handler, outcome: &Outcome) -> Option<u64> {
         if !outcome.is_final || outcome.error.is_some() {
             return None;

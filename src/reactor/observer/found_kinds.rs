@@ -93,7 +93,10 @@ impl FoundKinds {
         }
         if let Some(monitor) = &declared.monitor {
             let yielded = self.yielded.iter().map(|yielded| {
-                format!("{} is not served by operator '{}', since operator '{}' serves it", yielded.resource, declared.name, yielded.to)
+                format!(
+                    "{} is not served by operator '{}', since operator '{}' serves it",
+                    yielded.resource, declared.name, yielded.to
+                )
             });
             monitor.not_served(&declared.name, unserved.into_iter().filter_map(|one| one.named).chain(yielded));
         }
@@ -126,7 +129,8 @@ impl FoundKinds {
         let kinds = &self.served.webhook;
         self.published_webhook_kinds.send_if_modified(|published| {
             let is_same = published.as_ref().is_some_and(|published| {
-                published.len() == kinds.len() && published.iter().zip(kinds).all(|(one, other)| one.has_same_details(other))
+                published.len() == kinds.len()
+                    && published.iter().zip(kinds).all(|(one, other)| one.has_same_details(other))
             });
             if !is_same {
                 *published = Some(Arc::new(kinds.clone()));

@@ -54,8 +54,8 @@ impl<W> Reviser<W> {
         }
     }
 
-    /// Lets a revision take effect: for all events that are taken up from now on, and then for the watches. Known objects of the kinds that
-    /// stay are handled once more.
+    /// Lets a revision take effect: for all events that are taken up from now on, and then for the watches. Known
+    /// objects of the kinds that stay are handled once more.
     ///
     /// `earlier` has the operators of the process that come before this one.
     pub async fn replace(&self, revision: Revision<W>, earlier: Precedence, filled: Vec<Filled>) {
@@ -63,7 +63,8 @@ impl<W> Reviser<W> {
         self.follow(Some((earlier, filled))).await;
     }
 
-    /// Lets a revision serve a share of the objects of the kinds that are served already. Known objects are handled once more.
+    /// Lets a revision serve a share of the objects of the kinds that are served already. Known objects are handled
+    /// once more.
     pub async fn try_out(&self, revision: Revision<W>, share: Share) {
         self.revisions.try_out(revision, share);
         self.follow(None).await;

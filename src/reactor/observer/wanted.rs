@@ -11,14 +11,19 @@ use super::declared::Scope;
 pub(super) type WatchKey = (Arc<Resource>, Option<String>);
 
 /// Returns which watches there should be.
-pub(super) fn wanted(watched: &BTreeSet<Arc<Resource>>, scope: &Scope, namespaces: &BTreeSet<String>) -> BTreeSet<WatchKey> {
+pub(super) fn wanted(
+    watched: &BTreeSet<Arc<Resource>>,
+    scope: &Scope,
+    namespaces: &BTreeSet<String>,
+) -> BTreeSet<WatchKey> {
     let mut wanted = BTreeSet::new();
     for resource in watched {
         match scope {
             Scope::Namespaces(_) if resource.namespaced => {
                 wanted.extend(namespaces.iter().map(|namespace| (Arc::clone(resource), Some(namespace.clone()))));
             }
-            // As in kopf, an operator limited to namespaces watches cluster-scoped kinds only while it serves a namespace.
+            // As in kopf, an operator limited to namespaces watches cluster-scoped kinds only while it serves a
+            // namespace.
             Scope::Namespaces(_) if namespaces.is_empty() => {}
             _ => {
                 wanted.insert((Arc::clone(resource), None));

@@ -140,7 +140,8 @@ impl<W: Effects + 'static> Watches<W> {
                 info!(target: "kopfd::reactor", resource = %resource, "The kind has changed. It is served anew.");
                 for (key, watch) in self.running.extract_if(.., |key, _| key.0 == *resource) {
                     watch.stop.request(REASON_CHANGED);
-                    self.predecessors.insert(key, Predecessor { known: watch.known, finished: kind.finished().clone() });
+                    self.predecessors
+                        .insert(key, Predecessor { known: watch.known, finished: kind.finished().clone() });
                 }
                 let memories = Arc::clone(&kind.memories);
                 let exit_timeout = around.declared.exit_timeout;
@@ -176,7 +177,8 @@ impl<W: Effects + 'static> Watches<W> {
 
     fn publish_kinds(&self) {
         let is_same = |published: &ServedKinds<W>| {
-            published.len() == self.served.len() && published.iter().zip(self.served.values()).all(|(one, other)| Arc::ptr_eq(one, other))
+            published.len() == self.served.len()
+                && published.iter().zip(self.served.values()).all(|(one, other)| Arc::ptr_eq(one, other))
         };
         if !is_same(&self.published_kinds.borrow()) {
             self.published_kinds.send_replace(self.served.values().cloned().collect());
@@ -208,10 +210,13 @@ impl<W: Effects + 'static> Watches<W> {
     fn start_watch(&mut self, key: WatchKey, around: &mut Around<'_>) {
         let (resource, namespace) = &key;
         if !self.served.contains_key(resource) {
-            self.served.insert(Arc::clone(resource), Arc::new(self.new_kind(around.declared, resource, Arc::default())));
+            self.served
+                .insert(Arc::clone(resource), Arc::new(self.new_kind(around.declared, resource, Arc::default())));
         }
         let kind = Arc::clone(&self.served[resource]);
-        let scope = namespace.as_ref().map_or_else(|| "all namespaces".to_owned(), |namespace| format!("namespace {namespace}"));
+        let scope = namespace
+            .as_ref()
+            .map_or_else(|| "all namespaces".to_owned(), |namespace| format!("namespace {namespace}"));
         info!(target: "kopfd::reactor", "Operator '{}' watches {resource} in {scope}.", around.declared.name);
         let title = format!("{resource} in {scope}");
         let name = format!("watch of {title}");
@@ -224,8 +229,10 @@ impl<W: Effects + 'static> Watches<W> {
                     watcher = watcher.with_relists(around.declared.lead.begins());
                 }
                 let (stop, pause, client) = (around.stop.child(), around.declared.pause.clone(), around.client.clone());
-                let retired =
-                    self.retired.get(&key.0).map(|finished| Predecessor { known: oneshot::channel().1, finished: finished.clone() });
+                let retired = self
+                    .retired
+                    .get(&key.0)
+                    .map(|finished| Predecessor { known: oneshot::channel().1, finished: finished.clone() });
                 let predecessor = self.predecessors.remove(&key).or(retired);
                 let (successor, known) = oneshot::channel();
                 self.running.insert(key, Watch { stop: stop.clone(), known });
@@ -241,7 +248,8 @@ impl<W: Effects + 'static> Watches<W> {
                             () = finished.requested() => {}
                         }
                     }
-                    watching::watch_unless_paused(name, (&pause, &client), (&mut watcher, &mut sink, &kind), &stop).await;
+                    watching::watch_unless_paused(name, (&pause, &client), (&mut watcher, &mut sink, &kind), &stop)
+                        .await;
                     let unneeded = match stop.reason() {
                         Some(REASON_GONE) => Some(watcher.into_known()),
                         Some(REASON_CHANGED) => successor.send(watcher.into_known()).err(),
@@ -316,6 +324,7 @@ fn leaving(around: &Around<'_>, resource: &Arc<Resource>) -> Leaving {
         Scope::Namespaces(_) if resource.namespaced => around.namespaces.iter().cloned().map(Some).collect(),
         _ => vec![None],
     };
-    let (operator, client, storages) = (Arc::clone(&around.declared.name), around.client.clone(), Arc::clone(&around.declared.storages));
+    let (operator, client, storages) =
+        (Arc::clone(&around.declared.name), around.client.clone(), Arc::clone(&around.declared.storages));
     Leaving { operator, client, resource: Arc::clone(resource), namespaces, storages }
 }

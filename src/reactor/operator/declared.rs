@@ -108,7 +108,8 @@ pub fn connection(settings: &Settings) -> ConnectionSettings {
     ConnectionSettings { networking, watching }
 }
 
-/// Registers the sizes of indexes with the metrics, which read them when they are collected: they change at almost every event.
+/// Registers the sizes of indexes with the metrics, which read them when they are collected: they change at almost
+/// every event.
 pub(super) fn measure_indexes(metrics: &Metrics, operator: &OperatorMetrics, indexes: &Arc<Indexes>) {
     let gauges: Vec<IndexMetrics> = indexes.iter().map(|index| operator.index(index.name())).collect();
     let indexes = Arc::downgrade(indexes);

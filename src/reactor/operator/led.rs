@@ -9,7 +9,8 @@ use super::super::live_effects::LiveEffects;
 use crate::engines::leading::Led;
 use crate::engines::peering::Terms;
 
-/// The work of an operator while its replica leads, besides the handling of events: timers and daemons, and its record among its peers.
+/// The work of an operator while its replica leads, besides the handling of events: timers and daemons, and its record
+/// among its peers.
 pub(super) struct LedOperator {
     pub effects: Arc<LiveEffects>,
     pub terms: Terms,

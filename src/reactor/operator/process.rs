@@ -32,7 +32,8 @@ pub struct Shared {
     pub clock: Clock,
     /// Which namespaces are served.
     pub scope: Scope,
-    /// The operators in their order: of two that would overwrite each other's records on a kind, the first one serves it.
+    /// The operators in their order: of two that would overwrite each other's records on a kind, the first one serves
+    /// it.
     pub precedence: Precedence,
     /// The monitor of the activity, if there is one.
     pub monitor: Option<Arc<ActivityMonitor>>,
@@ -103,7 +104,8 @@ pub struct Access {
 }
 
 impl Access {
-    /// Returns the access by the built-in logins of this process, with the kubeconfig and the context of the options, and to its machine.
+    /// Returns the access by the built-in logins of this process, with the kubeconfig and the context of the options,
+    /// and to its machine.
     pub fn of_process(options: config::Options, server: ServerChoice) -> Self {
         let login = Box::new(BuiltIn::new(options.clone(), CredentialSources::of_process()));
         Self { login, server, credentials: Arc::new(BuiltInCredentials::of_process(options)), outside: None }

@@ -71,7 +71,12 @@ pub(super) struct RunningOperator {
 }
 
 impl Revising for RunningOperator {
-    async fn reload(&mut self, operator: Operator, earlier: Precedence, outdated: &Stop) -> Result<Reloaded, ReloadError> {
+    async fn reload(
+        &mut self,
+        operator: Operator,
+        earlier: Precedence,
+        outdated: &Stop,
+    ) -> Result<Reloaded, ReloadError> {
         // Boxed, because an operator has no place for the state of a rare event.
         let reloaded = Box::pin(self.replace(operator, earlier, outdated)).await;
         reloaded.inspect_err(|failure| {
@@ -99,7 +104,12 @@ impl Revising for RunningOperator {
 }
 
 impl RunningOperator {
-    async fn replace(&mut self, mut operator: Operator, earlier: Precedence, outdated: &Stop) -> Result<Reloaded, ReloadError> {
+    async fn replace(
+        &mut self,
+        mut operator: Operator,
+        earlier: Precedence,
+        outdated: &Stop,
+    ) -> Result<Reloaded, ReloadError> {
         let (overrides, is_clusterwide) = &self.peering;
         overrides.apply(&mut operator.settings.peering, *is_clusterwide);
         let program = operator.program().map_err(ReloadError::Scripts)?;
@@ -133,7 +143,8 @@ impl RunningOperator {
         self.schedule_context.clock.now()
     }
 
-    /// Lets a revision serve a share of the objects. The settings, the kinds and what belongs to the operator itself stay as they are.
+    /// Lets a revision serve a share of the objects. The settings, the kinds and what belongs to the operator itself
+    /// stay as they are.
     async fn try_out(&mut self, prepared: Prepared, canary: Canary) {
         let running = self.reviser.newest();
         let revision = prepared.revision.with_settings_of(&running);
@@ -167,13 +178,17 @@ impl RunningOperator {
         let Some(trial) = self.trial.take() else { return };
         let prepared = trial.give_up();
         self.leave_trial().await;
-        let (revision, before, reason) = (Arc::clone(&prepared.revision.digest), self.loaded.revision.clone(), fault.text.clone());
+        let (revision, before, reason) =
+            (Arc::clone(&prepared.revision.digest), self.loaded.revision.clone(), fault.text.clone());
         self.report_end(&prepared, &TrialEnd::RolledBack(fault));
         let name = &prepared.operator.name;
         let message = format!("Revision {revision} is rolled back to {before}: {reason}.");
         error!(target: "kopfd::reload", revision = &*revision, before, "Operator '{name}': {message} It is not tried again until the files change.");
-        self.note_trial(Some(format!("revision {revision} of operator '{name}' was rolled back to {before}: {reason}")));
-        *self.status.rolled_back.lock() = Some(RolledBack { revision: revision.to_string(), at: shown(self.now()), reason });
+        self.note_trial(Some(format!(
+            "revision {revision} of operator '{name}' was rolled back to {before}: {reason}"
+        )));
+        *self.status.rolled_back.lock() =
+            Some(RolledBack { revision: revision.to_string(), at: shown(self.now()), reason });
         self.refused = Some(revision);
         self.report_to_deployment(Level::Error, "RevisionRolledBack", &message).await;
     }
@@ -236,7 +251,8 @@ impl RunningOperator {
         BackgroundOptions { revision: Arc::clone(&prepared.revision.digest), ..options }
     }
 
-    /// Lets everything follow a revision: first the tasks of objects, then all events, and then what belongs to the operator itself.
+    /// Lets everything follow a revision: first the tasks of objects, then all events, and then what belongs to the
+    /// operator itself.
     async fn take_effect(&mut self, prepared: Prepared) {
         let before = prepared.take_place_in(&mut self.loaded);
         let options = self.background_options(&prepared, &prepared.settings);

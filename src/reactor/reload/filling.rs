@@ -37,7 +37,9 @@ impl Preparation<'_> {
         effects.follow_earlier();
         let mut filled = Vec::new();
         if !changed.is_empty() {
-            let purposes = Purposes::of_handlers(handlers.iter().map(AsRef::as_ref).filter(|handler| changed.contains(&*handler.id)));
+            let purposes = Purposes::of_handlers(
+                handlers.iter().map(AsRef::as_ref).filter(|handler| changed.contains(&*handler.id)),
+            );
             for resource in self.resources_of(&purposes).await? {
                 for namespace in self.reviser.namespaces_of(&resource) {
                     let known = self.list(operator, (effects, changed), &resource, namespace.as_deref()).await?;

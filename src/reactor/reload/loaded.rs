@@ -65,7 +65,8 @@ impl Loaded {
         std::mem::replace(&mut self.revision, revision.to_owned())
     }
 
-    /// Returns the settings of a new revision: those of its manifest, with the values that the startup functions have assigned.
+    /// Returns the settings of a new revision: those of its manifest, with the values that the startup functions have
+    /// assigned.
     ///
     /// # Errors
     /// The mistakes, if they do not fit together.
@@ -85,7 +86,8 @@ impl Loaded {
             if value != started_with {
                 // The settings of a server may have passwords.
                 let is_open = !value.is_object() && !started_with.is_object();
-                let change = if is_open { format!("change {started_with} to {value}") } else { "use the new one".to_owned() };
+                let change =
+                    if is_open { format!("change {started_with} to {value}") } else { "use the new one".to_owned() };
                 warn!(
                     target: "kopfd::reload",
                     "The setting {section}.{key} of operator '{operator}' is read only at the start. Restart it to {change}."
@@ -132,7 +134,8 @@ mod tests {
         let text = "{apiVersion: kopfd.dev/v1, kind: Operator, metadata: {name: x}, spec: {settings: {admission: {server: {kind: ngrok, token: secret}}}}}";
         let operators = crate::manifest::read("operator.yaml", text).operators;
         loaded.warn_of_fixed_settings("demo", &operators[0].settings);
-        let line = "The setting admission.server of operator 'demo' is read only at the start. Restart it to use the new one.";
+        let line =
+            "The setting admission.server of operator 'demo' is read only at the start. Restart it to use the new one.";
         assert_eq!(*messages.lock(), [line]);
     }
 }

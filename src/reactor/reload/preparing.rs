@@ -59,7 +59,8 @@ impl Preparation<'_> {
         let installed = self.install(&newest.effects, &program, is_changed).await?;
         let scripts = Arc::new(HostScripts::new(Arc::clone(&newest.effects.scripts().host), installed, self.metrics));
         let index_handlers: Vec<Arc<Handler>> = operator.indexes.iter().cloned().map(Arc::new).collect();
-        let changed: BTreeSet<&str> = operator.indexes.iter().map(|handler| &*handler.id).filter(|id| is_changed(id)).collect();
+        let changed: BTreeSet<&str> =
+            operator.indexes.iter().map(|handler| &*handler.id).filter(|id| is_changed(id)).collect();
         let filling = Filling::new(index_handlers.clone(), settings.execution.default_backoff);
         let effects = Arc::new(newest.effects.next(number, scripts, filling, is_changed));
         let filled = Box::pin(self.fill(&operator.name, &effects, &index_handlers, &changed)).await?;

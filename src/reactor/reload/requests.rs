@@ -39,8 +39,8 @@ pub fn channel() -> (Reloader, Reloads) {
 }
 
 impl Reloader {
-    /// Loads the scripts of an operator's new declaration, and lets it take effect. An earlier request that still waits for the cluster is
-    /// given up.
+    /// Loads the scripts of an operator's new declaration, and lets it take effect. An earlier request that still waits
+    /// for the cluster is given up.
     ///
     /// `earlier` has the operators of the process that come before this one.
     ///
@@ -57,8 +57,8 @@ impl Reloader {
 }
 
 impl Reloads {
-    /// Answers all requests while the operator starts with a revision; never ends. Another revision cannot take effect, since the effects
-    /// of the startup functions may belong to the old files.
+    /// Answers all requests while the operator starts with a revision; never ends. Another revision cannot take effect,
+    /// since the effects of the startup functions may belong to the old files.
     pub(crate) async fn answer_at_start(&mut self, revision: &str) -> ! {
         while let Some(Request { operator, reply, .. }) = self.0.recv().await {
             let answer = match operator.program() {
@@ -94,7 +94,12 @@ impl Reloads {
 /// A running operator that can be reloaded.
 pub(crate) trait Revising {
     /// Reloads it, unless the revision is outdated before it takes effect.
-    async fn reload(&mut self, operator: Operator, earlier: Precedence, outdated: &Stop) -> Result<Reloaded, ReloadError>;
+    async fn reload(
+        &mut self,
+        operator: Operator,
+        earlier: Precedence,
+        outdated: &Stop,
+    ) -> Result<Reloaded, ReloadError>;
 
     /// Waits until work is due between reloads; never ends if there is none.
     ///

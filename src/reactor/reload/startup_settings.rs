@@ -17,8 +17,9 @@ impl StartupSettings {
     pub(super) fn of(declared: &Settings, after: &Settings) -> Self {
         let (declared, at_start) = (settings_tree::to_value(declared), settings_tree::to_value(after));
         let sections = at_start.as_object().into_iter().flatten();
-        let all =
-            sections.flat_map(|(section, keys)| keys.as_object().into_iter().flatten().map(move |(key, value)| (section, key, value)));
+        let all = sections.flat_map(|(section, keys)| {
+            keys.as_object().into_iter().flatten().map(move |(key, value)| (section, key, value))
+        });
         let assigned = all.filter(|(section, key, value)| declared[section.as_str()][key.as_str()] != **value);
         let assigned = assigned.map(|(section, key, value)| (section.clone(), key.clone(), value.clone())).collect();
         Self { at_start, assigned }

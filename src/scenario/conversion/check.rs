@@ -37,7 +37,10 @@ pub(in crate::scenario) async fn perform(
     let converter = Converter { environment, is_repeated };
     match step {
         ConversionStep::One { object, to, expected } => {
-            let group = object["apiVersion"].as_str().and_then(|version| version.rsplit_once('/')).map_or("", |(group, _)| group);
+            let group = object["apiVersion"]
+                .as_str()
+                .and_then(|version| version.rsplit_once('/'))
+                .map_or("", |(group, _)| group);
             let wanted = if to.contains('/') { to.clone() } else { format!("{group}/{to}") };
             let converted = converter.convert(object.clone(), &wanted).await;
             compare(environment, spot, expected, &converted).await
@@ -61,16 +64,19 @@ impl<R: AsyncFn(&str) -> bool> Converter<'_, R> {
         }
     }
 
-    /// Converts generated objects of each version to each other version, and back. The first difference of each pair is reported.
+    /// Converts generated objects of each version to each other version, and back. The first difference of each pair is
+    /// reported.
     async fn round_trips(&self, spot: SourceSpan, trip: &RoundTrip) -> Result<Vec<Difference>, Problem> {
         let versions = versions(self.environment, trip)?;
         let mut differences = Vec::new();
         for from in &versions {
             for to in versions.iter().filter(|to| to.kind.version != from.kind.version) {
-                for (number, object) in generated(from, trip.objects, self.environment.seed())?.into_iter().enumerate() {
+                for (number, object) in generated(from, trip.objects, self.environment.seed())?.into_iter().enumerate()
+                {
                     if let Some(text) = self.round_trip(from, to, &object, &trip.ignore).await {
                         let (from, to) = (&from.kind.version, &to.kind.version);
-                        let text = format!("{from} to {to} and back: object {} of {}: {text}", number + 1, trip.objects);
+                        let text =
+                            format!("{from} to {to} and back: object {} of {}: {text}", number + 1, trip.objects);
                         differences.push(Difference::new(spot, text));
                         break;
                     }
@@ -81,7 +87,13 @@ impl<R: AsyncFn(&str) -> bool> Converter<'_, R> {
     }
 
     /// Returns the mistake in the conversion of an object and back, with the object.
-    async fn round_trip(&self, from: &ServedKind, to: &ServedKind, object: &Value, ignored: &[String]) -> Option<String> {
+    async fn round_trip(
+        &self,
+        from: &ServedKind,
+        to: &ServedKind,
+        object: &Value,
+        ignored: &[String],
+    ) -> Option<String> {
         let (here, there) = (from.kind.api_version(), to.kind.api_version());
         let with_object = |text: String, more: &[(&str, &Value)]| {
             let shown: Vec<String> = more.iter().map(|(noun, value)| format!("\n  {noun}: {value}")).collect();
@@ -98,7 +110,12 @@ impl<R: AsyncFn(&str) -> bool> Converter<'_, R> {
         }
         let back = match self.convert(converted.clone(), &here).await {
             Ok(back) => back,
-            Err(error) => return with_object(format!("the conversion back fails: {}", error.message), &[("converted", &converted)]),
+            Err(error) => {
+                return with_object(
+                    format!("the conversion back fails: {}", error.message),
+                    &[("converted", &converted)],
+                );
+            }
         };
         let lines: Vec<String> = diff::diff(&without(object, ignored), &without(&back, ignored), Scope::Full)
             .iter()
@@ -116,20 +133,27 @@ impl<R: AsyncFn(&str) -> bool> Converter<'_, R> {
 fn versions(environment: &Environment, trip: &RoundTrip) -> Result<Vec<Arc<ServedKind>>, Problem> {
     let registry = environment.api.registry();
     let is_named = |served: &ServedKind| served.full_name() == trip.resource || served.kind.plural == trip.resource;
-    let all: Vec<&Arc<ServedKind>> = registry.all().filter(|served| served.kind.is_custom() && is_named(served)).collect();
+    let all: Vec<&Arc<ServedKind>> =
+        registry.all().filter(|served| served.kind.is_custom() && is_named(served)).collect();
     let Some(first) = all.first() else {
         let problem = Problem::from(format!("no definition has the resource `{}`", trip.resource));
-        return Err(problem.with_hint("write its plural name, such as `databases.example.com`, of a definition in `crds:` or in `given`"));
+        return Err(problem.with_hint(
+            "write its plural name, such as `databases.example.com`, of a definition in `crds:` or in `given`",
+        ));
     };
     let known: Vec<&str> = all.iter().map(|served| served.kind.version.as_str()).collect();
     if let Some(unknown) = trip.versions.iter().find(|version| !known.contains(&version.as_str())) {
         let problem = Problem::from(format!("`{}` has no version `{unknown}`", first.full_name()));
         return Err(problem.with_hint(format!("served are {}", known.join(", "))));
     }
-    let is_chosen = |served: &&&Arc<ServedKind>| trip.versions.is_empty() || trip.versions.contains(&served.kind.version);
+    let is_chosen =
+        |served: &&&Arc<ServedKind>| trip.versions.is_empty() || trip.versions.contains(&served.kind.version);
     let chosen: Vec<Arc<ServedKind>> = all.iter().filter(is_chosen).map(|served| Arc::clone(served)).collect();
     if chosen.len() < 2 {
-        return Err(Problem::from(format!("`{}` has one served version, and so nothing to convert", first.full_name())));
+        return Err(Problem::from(format!(
+            "`{}` has one served version, and so nothing to convert",
+            first.full_name()
+        )));
     }
     Ok(chosen)
 }
@@ -146,7 +170,9 @@ fn generated(served: &ServedKind, count: usize, seed: u64) -> Result<Vec<Value>,
             break;
         }
         let namespace = kind.namespaced.then_some("default");
-        let mut object = Generator::new(seed, number).object(&text, &kind.api_version(), &kind.kind, namespace).map_err(impossible)?;
+        let mut object = Generator::new(seed, number)
+            .object(&text, &kind.api_version(), &kind.kind, namespace)
+            .map_err(impossible)?;
         let Some(schema) = &served.schema else { continue };
         schema.conform(&mut object);
         match schema.validate(&object, None).into_iter().next() {
@@ -158,8 +184,12 @@ fn generated(served: &ServedKind, count: usize, seed: u64) -> Result<Vec<Value>,
         return Ok(objects);
     }
     let (found, why) = (objects.len(), refused.unwrap_or_default());
-    let text = format!("only {found} of {count} objects of {} could be generated; another one is not valid: {why}", kind.version);
-    Err(Problem::from(text).with_hint("the rules of the schema refuse most random objects: write a smaller number of `objects`"))
+    let text = format!(
+        "only {found} of {count} objects of {} could be generated; another one is not valid: {why}",
+        kind.version
+    );
+    Err(Problem::from(text)
+        .with_hint("the rules of the schema refuse most random objects: write a smaller number of `objects`"))
 }
 
 fn impossible(Impossible { path, pattern }: Impossible) -> Problem {
@@ -186,9 +216,14 @@ async fn compare(
     converted: &Result<Value, ApiError>,
 ) -> Result<Vec<Difference>, Problem> {
     let (pattern, value) = match (expected, converted) {
-        (ExpectedConversion::Object(None), Ok(_)) | (ExpectedConversion::Failure(_, None), Err(_)) => return Ok(Vec::new()),
+        (ExpectedConversion::Object(None), Ok(_)) | (ExpectedConversion::Failure(_, None), Err(_)) => {
+            return Ok(Vec::new());
+        }
         (ExpectedConversion::Object(_), Err(error)) => {
-            return Ok(vec![Difference::new(spot, format!("convert: expected an object, but it fails: {}", error.message))]);
+            return Ok(vec![Difference::new(
+                spot,
+                format!("convert: expected an object, but it fails: {}", error.message),
+            )]);
         }
         (ExpectedConversion::Failure(spot, _), Ok(object)) => {
             return Ok(vec![Difference::new(*spot, format!("convert: expected a failure, but it returns {object}"))]);
@@ -241,6 +276,9 @@ mod tests {
     fn the_reason_is_what_the_function_says() {
         let message = "conversion webhook for a.io/v1, Kind=Thing failed: \"a\" in default cannot be converted to a.io/v2: no: way";
         assert_eq!(reason(message), "no: way");
-        assert_eq!(reason("conversion webhook for a.io/v1 failed: refused"), "conversion webhook for a.io/v1 failed: refused");
+        assert_eq!(
+            reason("conversion webhook for a.io/v1 failed: refused"),
+            "conversion webhook for a.io/v1 failed: refused"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Generates objects of an OpenAPI schema. The same numbers give the same objects.
 //!
-//! Lists, texts and the presence of optional fields grow with the number of the object, so that the first ones are small. Rules of the schema
-//! beyond single values (CEL, `anyOf`, …) are not considered: the caller checks the objects.
+//! Lists, texts and the presence of optional fields grow with the number of the object, so that the first ones are
+//! small. Rules of the schema beyond single values (CEL, `anyOf`, …) are not considered: the caller checks the objects.
 
 use regex::Regex;
 use serde_json::{Map, Number, Value, json};
@@ -70,7 +70,13 @@ impl Generator {
     ///
     /// # Errors
     /// If a required text cannot be generated.
-    pub(super) fn object(&mut self, schema: &Value, api_version: &str, kind: &str, namespace: Option<&str>) -> Result<Value, Impossible> {
+    pub(super) fn object(
+        &mut self,
+        schema: &Value,
+        api_version: &str,
+        kind: &str,
+        namespace: Option<&str>,
+    ) -> Result<Value, Impossible> {
         let mut object = match self.value(schema, "", 0)? {
             Value::Object(map) => map,
             _ => Map::new(),
@@ -121,7 +127,8 @@ impl Generator {
             let embedded = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "embedded"}});
             map.extend(embedded.as_object().cloned().unwrap_or_default());
         }
-        let is_required = |name: &str| schema["required"].as_array().is_some_and(|required| required.iter().any(|one| one == name));
+        let is_required =
+            |name: &str| schema["required"].as_array().is_some_and(|required| required.iter().any(|one| one == name));
         for (name, property) in schema["properties"].as_object().into_iter().flatten() {
             // Those of the outermost object are not the schema's own.
             if depth == 0 && ["apiVersion", "kind", "metadata"].contains(&name.as_str()) {
@@ -149,7 +156,10 @@ impl Generator {
                 }
             }
             Value::Bool(true) if wanted > 0 => drop(map.insert("free".to_owned(), json!(self.rng.below(10)))),
-            _ if schema["x-kubernetes-preserve-unknown-fields"] == true && depth > 0 && self.rng.percent(self.density) => {
+            _ if schema["x-kubernetes-preserve-unknown-fields"] == true
+                && depth > 0
+                && self.rng.percent(self.density) =>
+            {
                 map.insert("free".to_owned(), json!({"number": self.rng.below(10), "texts": ["a"]}));
             }
             _ => {}
@@ -162,12 +172,14 @@ impl Generator {
         let least = schema["minItems"].as_u64().unwrap_or_default();
         let length = least + if depth < MAX_DEPTH { self.rng.below(self.items + 1) } else { 0 };
         let length = schema["maxItems"].as_u64().map_or(length, |most| length.min(most));
-        let keys: Vec<&str> = schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let keys: Vec<&str> =
+            schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let is_set = schema["x-kubernetes-list-type"] == "set" || schema["uniqueItems"] == true;
         let mut items: Vec<Value> = Vec::new();
         for _ in 0..length {
             let item = self.value(&schema["items"], &format!("{path}[]"), depth + 1)?;
-            let is_same = |other: &Value| if is_set { *other == item } else { keys.iter().all(|key| other[*key] == item[*key]) };
+            let is_same =
+                |other: &Value| if is_set { *other == item } else { keys.iter().all(|key| other[*key] == item[*key]) };
             if (is_set || !keys.is_empty()) && items.iter().any(is_same) {
                 continue;
             }
@@ -185,7 +197,9 @@ impl Generator {
             Some("ipv4" | "ip") => Some(["10.0.0.1", "192.168.1.254"]),
             Some("ipv6") => Some(["::1", "fd00::1"]),
             Some("cidr") => Some(["10.0.0.0/8", "192.168.1.0/24"]),
-            Some("uuid" | "uuid4") => Some(["00000000-0000-4000-8000-000000000001", "00000000-0000-4000-9000-000000000002"]),
+            Some("uuid" | "uuid4") => {
+                Some(["00000000-0000-4000-8000-000000000001", "00000000-0000-4000-9000-000000000002"])
+            }
             Some("email") => Some(["a@example.com", "b.c@example.com"]),
             Some("hostname") => Some(["a.example.com", "b"]),
             Some("uri") => Some(["https://example.com", "https://example.com/a"]),
@@ -194,13 +208,15 @@ impl Generator {
         if let Some(choices) = by_format {
             return Ok(self.pick(&choices).to_owned());
         }
-        let (least, most) = (schema["minLength"].as_u64().unwrap_or_default(), schema["maxLength"].as_u64().unwrap_or(u64::MAX));
+        let (least, most) =
+            (schema["minLength"].as_u64().unwrap_or_default(), schema["maxLength"].as_u64().unwrap_or(u64::MAX));
         let fits = |text: &str| (least..=most).contains(&(text.chars().count() as u64));
         if let Some(pattern) = schema["pattern"].as_str() {
             let regex = Regex::new(pattern).ok();
             let own: Vec<&str> = ["default", "example"].iter().filter_map(|key| schema[*key].as_str()).collect();
             let known = TEXTS.into_iter().chain(own);
-            let matching: Vec<&str> = known.filter(|text| fits(text) && regex.as_ref().is_some_and(|regex| regex.is_match(text))).collect();
+            let matching: Vec<&str> =
+                known.filter(|text| fits(text) && regex.as_ref().is_some_and(|regex| regex.is_match(text))).collect();
             if matching.is_empty() {
                 return Err(Impossible { path: path.to_owned(), pattern: pattern.to_owned() });
             }
@@ -287,7 +303,11 @@ mod tests {
         let (text, parsed) = (rich(), Schema::parse(&rich()).unwrap());
         let objects: Vec<Value> = (0..200).map(|number| of(&text, number).unwrap()).collect();
         for (number, object) in objects.iter().enumerate() {
-            assert!(parsed.validate(object, None).is_empty(), "{number}: {object}: {:?}", parsed.validate(object, None));
+            assert!(
+                parsed.validate(object, None).is_empty(),
+                "{number}: {object}: {:?}",
+                parsed.validate(object, None)
+            );
             assert!(parsed.prune(&mut object.clone()).is_empty(), "{object}");
             assert_eq!(*object, of(&text, number).unwrap());
         }
@@ -312,6 +332,9 @@ mod tests {
         let mut schema = rich();
         schema["properties"]["spec"]["required"] = json!(["quite"]);
         let impossible = of(&schema, 0).unwrap_err();
-        assert_eq!((impossible.path.as_str(), impossible.pattern.as_str()), ("spec.quite", "^nothing like this is known$"));
+        assert_eq!(
+            (impossible.path.as_str(), impossible.pattern.as_str()),
+            ("spec.quite", "^nothing like this is known$")
+        );
     }
 }

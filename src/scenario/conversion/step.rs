@@ -41,7 +41,9 @@ pub(in crate::scenario) fn read(context: &ReadContext<'_>, item: &Item<'_>) -> O
             return None;
         }
         (Some(failed), None) => failed,
-        (None, item) => ExpectedConversion::Object(item.and_then(|item| Pattern::read(reader, &context.expressions, &item))),
+        (None, item) => {
+            ExpectedConversion::Object(item.and_then(|item| Pattern::read(reader, &context.expressions, &item)))
+        }
     };
     let (objects, item) = wanted?;
     match <[Value; 1]>::try_from(objects) {
@@ -49,7 +51,11 @@ pub(in crate::scenario) fn read(context: &ReadContext<'_>, item: &Item<'_>) -> O
         // Without objects, the mistake is reported.
         Err(objects) => {
             if !objects.is_empty() {
-                reader.error_with(&item, format!("one object is converted, not {}", objects.len()), "make it several steps");
+                reader.error_with(
+                    &item,
+                    format!("one object is converted, not {}", objects.len()),
+                    "make it several steps",
+                );
             }
             None
         }
@@ -74,10 +80,15 @@ fn round_trip(context: &ReadContext<'_>, item: &Item<'_>) -> Option<RoundTrip> {
     }
     let fields = reader.fields(item, "a round trip", &["resource", "versions", "objects", "ignore"])?;
     let resource = reader.required(&fields, "resource", "name the kind, such as `resource: databases.example.com`");
-    let texts = |key| reader.list_of(&fields, key).iter().filter_map(|item| reader.owned(item)).collect::<Vec<String>>();
+    let texts =
+        |key| reader.list_of(&fields, key).iter().filter_map(|item| reader.owned(item)).collect::<Vec<String>>();
     let versions = texts("versions");
     if let Some(item) = fields.get("versions").filter(|_| versions.len() == 1) {
-        reader.error_with(&item, "a round trip needs two versions", "add another one, or leave `versions` out for all of them");
+        reader.error_with(
+            &item,
+            "a round trip needs two versions",
+            "add another one, or leave `versions` out for all of them",
+        );
     }
     let objects = match fields.get("objects") {
         None => OBJECTS,
@@ -86,7 +97,12 @@ fn round_trip(context: &ReadContext<'_>, item: &Item<'_>) -> Option<RoundTrip> {
     if let Some(item) = fields.get("objects").filter(|_| objects > MAX_OBJECTS) {
         reader.error_with(&item, format!("at most {MAX_OBJECTS} objects are generated"), "write a smaller number");
     }
-    Some(RoundTrip { resource: resource.and_then(|item| reader.owned(&item))?, versions, objects, ignore: texts("ignore") })
+    Some(RoundTrip {
+        resource: resource.and_then(|item| reader.owned(&item))?,
+        versions,
+        objects,
+        ignore: texts("ignore"),
+    })
 }
 
 /// Returns the summary of the step.

@@ -42,12 +42,14 @@ impl InjectedFaults {
         self.api.faults().clear();
     }
 
-    /// Returns the positions of deterministic faults that never fired, with the resource if the server does not have it.
+    /// Returns the positions of deterministic faults that never fired, with the resource if the server does not have
+    /// it.
     pub(crate) fn unfired(&self) -> Vec<(SourceSpan, Option<UnknownResource>)> {
         let fired: BTreeSet<u64> = self.api.faults().firings().map(|firing| firing.rule).collect();
         let faults = self.faults.lock();
         let unfired = faults.iter().filter(|(_, number, rule)| !fired.contains(number) && rule.probability >= 1.0);
-        let unknown = |rule: &Rule| rule.matching.resource.as_deref().and_then(|resource| unknown_resource(&self.api, resource));
+        let unknown =
+            |rule: &Rule| rule.matching.resource.as_deref().and_then(|resource| unknown_resource(&self.api, resource));
         unfired.map(|(spot, _, rule)| (*spot, unknown(rule))).collect()
     }
 }
@@ -55,7 +57,8 @@ impl InjectedFaults {
 /// Checks the name of a resource, a pattern with `*`. Returns it if no resource of the server matches.
 pub(super) fn unknown_resource(api: &ApiServer, resource: &str) -> Option<UnknownResource> {
     let registry = api.registry();
-    let names: Vec<String> = registry.all().flat_map(|served| [served.kind.plural.clone(), served.full_name()]).collect();
+    let names: Vec<String> =
+        registry.all().flat_map(|served| [served.kind.plural.clone(), served.full_name()]).collect();
     if names.iter().any(|name| matches(resource, name)) {
         return None;
     }

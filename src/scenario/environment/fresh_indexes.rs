@@ -55,23 +55,38 @@ pub(super) async fn differences(
     match fresh(api, scenario, operator, clock).await {
         Err(problem) => vec![format!("new indexes cannot be made: {problem}")],
         Ok(fresh) => {
-            let pairs = indexes.iter().zip(fresh.iter()).map(|(found, fresh)| (found.name(), found.to_value(), fresh.to_value()));
+            let pairs = indexes
+                .iter()
+                .zip(fresh.iter())
+                .map(|(found, fresh)| (found.name(), found.to_value(), fresh.to_value()));
             let wrong = pairs.filter(|(_, found, fresh)| found != fresh);
-            wrong.map(|(name, found, fresh)| format!("the index `{name}` is outdated: it has {found}, and a new one {fresh}")).collect()
+            wrong
+                .map(|(name, found, fresh)| {
+                    format!("the index `{name}` is outdated: it has {found}, and a new one {fresh}")
+                })
+                .collect()
         }
     }
 }
 
-async fn fresh(api: &ApiServer, scenario: &Scenario, operator: &Operator, clock: &Clock) -> Result<Arc<Indexes>, String> {
-    let messages =
-        |problems: Vec<crate::script::Problem>| problems.into_iter().map(|problem| problem.message).collect::<Vec<_>>().join("; ");
+async fn fresh(
+    api: &ApiServer,
+    scenario: &Scenario,
+    operator: &Operator,
+    clock: &Clock,
+) -> Result<Arc<Indexes>, String> {
+    let messages = |problems: Vec<crate::script::Problem>| {
+        problems.into_iter().map(|problem| problem.message).collect::<Vec<_>>().join("; ")
+    };
     // Their own stubs: the sequences of the operators do not go on.
     let (timeline, unexpected) = (Arc::new(Timeline::new(clock.clone())), Arc::default());
     let http = HttpStubs::new(scenario.stubs.http.clone(), false, Arc::clone(&timeline), Arc::clone(&unexpected));
     let machine = Arc::new(MachineStubs::new(scenario.stubs.clone(), Arc::clone(&timeline), Arc::clone(&unexpected)));
     let sql = SqlStubs::new(scenario.stubs.sql.clone(), timeline, unexpected);
-    let outside = Outside::new(Arc::new(http), Arc::<MachineStubs>::clone(&machine), machine).with_databases(Arc::new(sql));
-    let options = host::Options { threads: Threads::Current, clock: clock.clone(), outside, ..host::Options::default() };
+    let outside =
+        Outside::new(Arc::new(http), Arc::<MachineStubs>::clone(&machine), machine).with_databases(Arc::new(sql));
+    let options =
+        host::Options { threads: Threads::Current, clock: clock.clone(), outside, ..host::Options::default() };
     let host = Host::start(options).map_err(|error| error.to_string())?;
     let program = operator.program().map_err(messages)?;
     let scripts = host.install(Arc::new(program)).await.map_err(messages)?;

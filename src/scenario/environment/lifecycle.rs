@@ -60,13 +60,18 @@ impl Environment {
     pub(crate) async fn start(&self) -> Result<(), String> {
         let mut current = self.run.lock().await;
         let number = self.run_count.fetch_add(1, Ordering::SeqCst) + 1;
-        self.record(if number == 1 { "the operator starts".to_owned() } else { format!("the operator starts again (run {number})") });
+        self.record(if number == 1 {
+            "the operator starts".to_owned()
+        } else {
+            format!("the operator starts again (run {number})")
+        });
         self.invariants.run_started(number);
         let pending_calls: Arc<Mutex<PendingCalls>> = Arc::default();
         let running_tasks = self.renew_running_tasks();
         let operators = self.operators();
         self.grant(&operators).await?;
-        let prefixes = operators.iter().map(|operator| operator.settings.persistence.storages.prefix().to_owned()).collect();
+        let prefixes =
+            operators.iter().map(|operator| operator.settings.persistence.storages.prefix().to_owned()).collect();
         let transport = ScenarioTransport::new(TransportOptions {
             api: self.api.clone(),
             timeline: Arc::clone(&self.timeline),
@@ -151,7 +156,8 @@ impl Environment {
         }
     }
 
-    /// In a cluster, an operator that cannot reach the server is restarted. Any other exit is a failure, unless the scenario expects it.
+    /// In a cluster, an operator that cannot reach the server is restarted. Any other exit is a failure, unless the
+    /// scenario expects it.
     pub(super) async fn handle_exit(&self, exit: Exit, current: &mut Option<OperatorRun>) -> Result<(), String> {
         match (exit, &self.chaos) {
             (Exit::Unreachable(text), Some(chaos)) => {

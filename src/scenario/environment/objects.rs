@@ -1,4 +1,5 @@
-//! The objects of an environment: the initial objects of the scenario, all objects that ever existed, and the final objects.
+//! The objects of an environment: the initial objects of the scenario, all objects that ever existed, and the final
+//! objects.
 
 use crate::apiserver::storage::resource::Resource;
 use crate::apiserver::{ApiServer, bootstrap};
@@ -17,7 +18,8 @@ use super::super::timeline::{Event, Subject, Timeline};
 /// If the server refuses one: its position in the scenario and the reason.
 pub(super) async fn apply_given(api: &ApiServer, scenario: &Scenario) -> Result<(), (SourceSpan, Problem)> {
     let of_peers = bootstrap::apply(api, peers::of_scenario(scenario)).await;
-    of_peers.map_err(|refused| (SourceSpan::default(), Problem::from(format!("the definitions of peerings: {refused}"))))?;
+    of_peers
+        .map_err(|refused| (SourceSpan::default(), Problem::from(format!("the definitions of peerings: {refused}"))))?;
     let objects = scenario.given.iter().map(|given| given.object.clone()).collect();
     match bootstrap::apply(api, objects).await {
         Ok(_) => Ok(()),
@@ -34,7 +36,8 @@ pub(super) async fn apply_given(api: &ApiServer, scenario: &Scenario) -> Result<
 pub(super) fn final_state(api: &ApiServer, seeds: &Seeds) -> FinalState {
     // The records of peers have the times of the run.
     let is_compared = |resource: &Resource| !GROUPS.contains(&resource.group.as_str());
-    let objects: Vec<_> = api.resources().into_iter().filter(is_compared).map(|resource| (api.list(&resource, None), resource)).collect();
+    let objects: Vec<_> =
+        api.resources().into_iter().filter(is_compared).map(|resource| (api.list(&resource, None), resource)).collect();
     let named = objects.into_iter().flat_map(|(objects, resource)| {
         let dot = if resource.group.is_empty() { "" } else { "." };
         let resource = format!("{}{dot}{}", resource.plural, resource.group);
@@ -45,7 +48,12 @@ pub(super) fn final_state(api: &ApiServer, seeds: &Seeds) -> FinalState {
 }
 
 /// Returns the objects of a kind that exist, that the scenario applies, or that appear in the timeline.
-pub(super) fn subjects(api: &ApiServer, scenario: &Scenario, timeline: &Timeline, like: &Subject) -> impl Iterator<Item = Subject> + use<> {
+pub(super) fn subjects(
+    api: &ApiServer,
+    scenario: &Scenario,
+    timeline: &Timeline,
+    like: &Subject,
+) -> impl Iterator<Item = Subject> + use<> {
     let mut all: Vec<Subject> = scenario.applied_objects().into_iter().map(Subject::of).collect();
     timeline.with(|entries| {
         all.extend(entries.iter().filter_map(|(_, event)| {

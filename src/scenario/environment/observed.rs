@@ -24,7 +24,8 @@ impl Observations for Environment {
 
     fn has_existed(&self, observed: &ObservedObject, namespace: Option<&str>) -> bool {
         let is_in_namespace = |subject: &Subject| namespace.is_none_or(|namespace| namespace == subject.namespace);
-        subjects(self, &observed.subject).any(|subject| subject.name == observed.subject.name && is_in_namespace(&subject))
+        subjects(self, &observed.subject)
+            .any(|subject| subject.name == observed.subject.name && is_in_namespace(&subject))
     }
 
     fn names(&self, subject: &Subject) -> Vec<String> {

@@ -44,7 +44,9 @@ impl Environment {
             match reload_one(&reloader, &operator, precedence.before(&name), is_repeated).await {
                 Ok(Reloaded::Unchanged) | Err(ReloadError::Ended) => {}
                 Ok(Reloaded::Changed(_)) => self.record(format!("operator {name} is reloaded")),
-                Ok(Reloaded::OnTrial(_)) => self.record(format!("operator {name} tries the new revision on a share of the objects")),
+                Ok(Reloaded::OnTrial(_)) => {
+                    self.record(format!("operator {name} tries the new revision on a share of the objects"));
+                }
                 Err(ReloadError::Starting) => return self.start_anew().await,
                 Err(failure) if is_refused => {
                     has_refused = true;
@@ -72,7 +74,11 @@ impl Environment {
 
     /// Grants the operators the derived rights, if they have only these.
     pub(super) async fn grant(&self, operators: &[Operator]) -> Result<(), String> {
-        if self.scenario.has_derived_rights { rights::grant(&self.api, operators, &self.scenario).await } else { Ok(()) }
+        if self.scenario.has_derived_rights {
+            rights::grant(&self.api, operators, &self.scenario).await
+        } else {
+            Ok(())
+        }
     }
 
     /// Changes files. The inner result has the operators, or their first mistake.
@@ -86,7 +92,12 @@ impl Environment {
 }
 
 /// Reloads an operator. Disturbances may prevent that its indexes are filled: as in a process, that is tried again.
-async fn reload_one(reloader: &Reloader, operator: &Operator, earlier: Precedence, is_repeated: bool) -> Result<Reloaded, ReloadError> {
+async fn reload_one(
+    reloader: &Reloader,
+    operator: &Operator,
+    earlier: Precedence,
+    is_repeated: bool,
+) -> Result<Reloaded, ReloadError> {
     loop {
         let reloaded = reloader.reload(operator.clone(), earlier.clone()).await;
         if !is_repeated || !matches!(reloaded, Err(ReloadError::Index { .. })) {

@@ -29,15 +29,18 @@ pub(super) async fn grant(api: &ApiServer, operators: &[Operator], scenario: &Sc
         }
         needs.extend(found.needs);
     }
-    let exact: Option<BTreeSet<String>> = scenario.namespaces.iter().map(|pattern| pattern.exact().map(str::to_owned)).collect();
+    let exact: Option<BTreeSet<String>> =
+        scenario.namespaces.iter().map(|pattern| pattern.exact().map(str::to_owned)).collect();
     let layout = Layout { served: exact.filter(|_| is_namespaced), home: HOME.to_owned() };
     let account = Account { name: OPERATOR_USER.to_owned(), namespace: HOME.to_owned() };
     let mut objects = roles::objects(&account, &rights(&needs, &layout));
     for binding in objects.iter_mut().filter(|object| object["subjects"].is_array()) {
         binding["subjects"] = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": OPERATOR_USER}]);
     }
-    let named: BTreeSet<String> = objects.iter().filter_map(|object| object["metadata"]["namespace"].as_str().map(str::to_owned)).collect();
-    let namespace = |name: String| -> Value { json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}) };
+    let named: BTreeSet<String> =
+        objects.iter().filter_map(|object| object["metadata"]["namespace"].as_str().map(str::to_owned)).collect();
+    let namespace =
+        |name: String| -> Value { json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}) };
     objects.extend(named.into_iter().map(namespace));
     bootstrap::apply(api, objects).await.map(drop).map_err(|refused| refused.to_string())
 }

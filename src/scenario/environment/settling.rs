@@ -69,10 +69,14 @@ impl Environment {
     async fn touch(&self, subject: &Subject) {
         let Subject { group, kind, namespace, name } = subject;
         let registry = self.api.registry();
-        let served =
-            registry.all().find(|served| served.kind.group == *group && served.kind.kind == *kind).map(|served| served.full_name());
+        let served = registry
+            .all()
+            .find(|served| served.kind.group == *group && served.kind.kind == *kind)
+            .map(|served| served.full_name());
         let namespace = Some(namespace.as_str()).filter(|namespace| !namespace.is_empty());
-        let Some(Ok(found)) = served.map(|resource| admin_client::find(&self.api, &resource, name, namespace)) else { return };
+        let Some(Ok(found)) = served.map(|resource| admin_client::find(&self.api, &resource, name, namespace)) else {
+            return;
+        };
         self.record(format!("another client writes {subject}, whose last cycle failed"));
         let patch = json!({"metadata": {"annotations": {FOREIGN_ANNOTATION: self.api.revision().to_string()}}});
         // An object that is being deleted at this moment needs no event.

@@ -1,6 +1,6 @@
-//! The rules of timers and daemons: an object has at most one task of a handler, with one call at a time; a task that was asked to stop
-//! begins no call; all have ended before the finalizer of a deleted object goes; and at the end, exactly those of matching objects run.
-//! `firings` has the rules of the times of calls.
+//! The rules of timers and daemons: an object has at most one task of a handler, with one call at a time; a task that
+//! was asked to stop begins no call; all have ended before the finalizer of a deleted object goes; and at the end,
+//! exactly those of matching objects run. `firings` has the rules of the times of calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -153,7 +153,14 @@ impl BackgroundChecks {
     }
 
     /// Notes an event of a task.
-    pub(super) fn task(&mut self, key: Key, body: &Body, id: &str, event: TaskEvent<'_>, now: Timestamp) -> Vec<String> {
+    pub(super) fn task(
+        &mut self,
+        key: Key,
+        body: &Body,
+        id: &str,
+        event: TaskEvent<'_>,
+        now: Timestamp,
+    ) -> Vec<String> {
         let tasks = self.of(key, body);
         let subject = tasks.subject.clone();
         if let TaskEvent::Started { schedule, initial_delay } = event {
@@ -211,29 +218,42 @@ impl BackgroundChecks {
         held.map(|(id, _)| format!("{} lost its finalizer, though `{id}` was still running", tasks.subject)).collect()
     }
 
-    /// Checks the tasks at the end: exactly those of matching handlers run. `find` returns the object as stored and its handlers.
-    pub(super) fn verify(&self, now: Timestamp, mut find: impl FnMut(&Key) -> Option<(Body, SpawningHandlers)>) -> Vec<String> {
+    /// Checks the tasks at the end: exactly those of matching handlers run. `find` returns the object as stored and its
+    /// handlers.
+    pub(super) fn verify(
+        &self,
+        now: Timestamp,
+        mut find: impl FnMut(&Key) -> Option<(Body, SpawningHandlers)>,
+    ) -> Vec<String> {
         let mut violations: Vec<String> = self.objects.values().flat_map(|tasks| tasks.overdue(now)).collect();
         for (key, tasks) in self.objects.iter().filter(|(_, tasks)| !tasks.has_failed) {
             let subject = &tasks.subject;
             let running: BTreeSet<&str> =
                 tasks.running.iter().filter(|(_, task)| task.stage.is_none()).map(|(id, _)| id.as_str()).collect();
             let Some((body, handlers)) = find(key) else {
-                violations.extend(running.iter().map(|id| format!("`{id}` is running for {subject}, which is deleted")));
+                violations
+                    .extend(running.iter().map(|id| format!("`{id}` is running for {subject}, which is deleted")));
                 continue;
             };
-            // Expressions are evaluated by the operator only. Its values count if they are about this state of the object.
+            // Expressions are evaluated by the operator only. Its values count if they are about this state of the
+            // object.
             let is_current = |(version, _): &&(String, Answers)| Some(version.as_str()) == body.resource_version();
-            let answers = tasks.decided.as_ref().filter(is_current).map(|(_, answers)| answers.clone()).unwrap_or_default();
+            let answers =
+                tasks.decided.as_ref().filter(is_current).map(|(_, answers)| answers.clone()).unwrap_or_default();
             let view = View { body: &body, change: None };
             let declared = handlers.iter().map(|handler| handler.id.as_str()).filter(|id| !tasks.ended.contains(*id));
             for id in declared.chain(running.iter().copied()).collect::<BTreeSet<_>>() {
                 let of_id = handlers.without(|handler| handler.id != id);
                 let matching = select::spawning(&of_id, &BTreeSet::new(), view, &answers);
-                let matches = if body.is_deleting() { Ok(false) } else { matching.map(|matching| !matching.is_empty()) };
+                let matches =
+                    if body.is_deleting() { Ok(false) } else { matching.map(|matching| !matching.is_empty()) };
                 match (matches, running.contains(id)) {
-                    (Ok(true), false) => violations.push(format!("`{id}` is not running for {subject}, though it matches")),
-                    (Ok(false), true) => violations.push(format!("`{id}` is running for {subject}, though it does not match")),
+                    (Ok(true), false) => {
+                        violations.push(format!("`{id}` is not running for {subject}, though it matches"));
+                    }
+                    (Ok(false), true) => {
+                        violations.push(format!("`{id}` is running for {subject}, though it does not match"));
+                    }
                     // Without the value of its expression, nothing is known about this handler.
                     (Err(_), _) | (Ok(true), true) | (Ok(false), false) => {}
                 }
@@ -267,14 +287,24 @@ impl ObjectTasks {
 
 impl RunningTask {
     /// Notes the start of a call. Returns the mistake in it, if there is one.
-    fn called(&mut self, id: &str, subject: &Subject, retry: u64, now: Timestamp, changed_at: Timestamp) -> Vec<String> {
+    fn called(
+        &mut self,
+        id: &str,
+        subject: &Subject,
+        retry: u64,
+        now: Timestamp,
+        changed_at: Timestamp,
+    ) -> Vec<String> {
         if let Some(stage) = self.stage {
             return vec![format!("`{id}` was called for {subject}, though its stop was at the stage {stage:?}")];
         }
         let is_second = std::mem::replace(&mut self.is_called, true);
         let second = is_second.then(|| format!("two calls of `{id}` for {subject} at the same time"));
         let misplaced = self.firings.called(retry, now, changed_at);
-        second.into_iter().chain(misplaced.map(|why| format!("`{id}` was called for {subject} at {now}, {why}"))).collect()
+        second
+            .into_iter()
+            .chain(misplaced.map(|why| format!("`{id}` was called for {subject} at {now}, {why}")))
+            .collect()
     }
 
     /// Returns the action that was due before this time, unless it was asked to stop.
@@ -317,7 +347,10 @@ mod tests {
         assert_eq!(task(&alive, TaskEvent::Ended { is_requested: true }), [""; 0]);
         let deleting = body(json!({"deletionTimestamp": "2020-01-01T00:00:00Z"}));
         assert_eq!(task(&deleting, STARTED), ["`t` was started for Pod x, which is deleted"]);
-        assert_eq!(task(&alive, TaskEvent::Ended { is_requested: false }), ["`t` has ended, though it has further calls, for Pod x"]);
+        assert_eq!(
+            task(&alive, TaskEvent::Ended { is_requested: false }),
+            ["`t` has ended, though it has further calls, for Pod x"]
+        );
         assert_eq!(task(&alive, STARTED), ["`t` was started again for Pod x, though it had ended on its own"]);
         assert_eq!(task(&alive, TaskEvent::Ended { is_requested: true }), [""; 0]);
         assert_eq!(task(&alive, TaskEvent::Ended { is_requested: true }), ["`t` has ended for Pod x without a start"]);
@@ -326,7 +359,8 @@ mod tests {
     #[test]
     fn calls_need_a_task_that_was_not_asked_to_stop_and_no_other_call() {
         let (mut checks, body) = (BackgroundChecks::default(), body(json!({})));
-        let called = |checks: &mut BackgroundChecks| checks.task(key(), &body, "t", TaskEvent::Called { retry: 0 }, at(0));
+        let called =
+            |checks: &mut BackgroundChecks| checks.task(key(), &body, "t", TaskEvent::Called { retry: 0 }, at(0));
         assert_eq!(called(&mut checks), ["`t` was called for Pod x without a task"]);
         checks.task(key(), &body, "t", STARTED, at(0));
         assert_eq!(called(&mut checks), [""; 0]);
@@ -360,20 +394,30 @@ mod tests {
 
     #[test]
     fn a_change_of_the_essence_delays_a_timer_with_an_idle_time() {
-        let facts = |handled: Option<Value>, essence: Value| Facts { handled, essence, reason: Reason::Noop, is_held: false };
+        let facts =
+            |handled: Option<Value>, essence: Value| Facts { handled, essence, reason: Reason::Noop, is_held: false };
         let schedule = Schedule { rhythm: Rhythm::Once, idle: Some(Duration::from_secs(1)) };
         let body = body(json!({}));
         let called = |states: &[(i64, Facts)], began: i64| {
             let mut checks = BackgroundChecks::default();
             checks.observed(key(), &body, &facts(None, json!(1)), at(0));
-            checks.task(key(), &body, "t", TaskEvent::Started { schedule: Some(&schedule), initial_delay: None }, at(0));
+            checks.task(
+                key(),
+                &body,
+                "t",
+                TaskEvent::Started { schedule: Some(&schedule), initial_delay: None },
+                at(0),
+            );
             for (now, facts) in states {
                 checks.observed(key(), &body, facts, at(*now));
             }
             checks.task(key(), &body, "t", TaskEvent::Called { retry: 0 }, at(began)).len()
         };
         assert_eq!(called(&[(500, facts(None, json!(1)))], 1000), 0, "nothing has changed");
-        assert_eq!((called(&[(500, facts(None, json!(2)))], 1000), called(&[(500, facts(None, json!(2)))], 1500)), (1, 0));
+        assert_eq!(
+            (called(&[(500, facts(None, json!(2)))], 1000), called(&[(500, facts(None, json!(2)))], 1500)),
+            (1, 0)
+        );
         assert_eq!(called(&[(500, facts(Some(json!(1)), json!(1)))], 1000), 0, "it was handled");
         assert_eq!(called(&[(500, facts(Some(json!(1)), json!(2)))], 1500), 0);
     }
@@ -382,7 +426,9 @@ mod tests {
     fn at_the_end_exactly_the_tasks_of_matching_objects_run() {
         let (mut checks, body) = (BackgroundChecks::default(), body(json!({})));
         let handlers = || SpawningHandlers::of([Arc::new(Handler::simple("t", On::Timer))]);
-        let verify = |checks: &BackgroundChecks, found: Option<Body>| checks.verify(at(0), |_| Some((found.clone()?, handlers())));
+        let verify = |checks: &BackgroundChecks, found: Option<Body>| {
+            checks.verify(at(0), |_| Some((found.clone()?, handlers())))
+        };
         checks.object_seen(key(), &body);
         assert_eq!(verify(&checks, Some(body.clone())), ["`t` is not running for Pod x, though it matches"]);
         checks.task(key(), &body, "t", STARTED, at(0));
@@ -397,10 +443,13 @@ mod tests {
     #[test]
     fn an_expression_counts_as_the_operator_has_evaluated_it_for_the_last_state() {
         let mut checks = BackgroundChecks::default();
-        let asking =
-            Handler { filters: Filters { when: Some(Predicate(7)), ..Filters::default() }, ..Handler::simple("asking", On::Timer) };
+        let asking = Handler {
+            filters: Filters { when: Some(Predicate(7)), ..Filters::default() },
+            ..Handler::simple("asking", On::Timer)
+        };
         let handlers = SpawningHandlers::of([asking, Handler::simple("plain", On::Timer)].map(Arc::new));
-        let verify = |checks: &BackgroundChecks, body: Body| checks.verify(at(0), |_| Some((body.clone(), handlers.clone())));
+        let verify =
+            |checks: &BackgroundChecks, body: Body| checks.verify(at(0), |_| Some((body.clone(), handlers.clone())));
         let one = body(json!({}));
         checks.object_seen(key(), &one);
         let plain = "`plain` is not running for Pod x, though it matches";

@@ -1,7 +1,8 @@
-//! The rules of firing times: a timer is called at each of its times, never earlier, later or twice, and a daemon once after its initial
-//! delay; failed attempts are repeated after their delays; and a task without further calls ends.
+//! The rules of firing times: a timer is called at each of its times, never earlier, later or twice, and a daemon once
+//! after its initial delay; failed attempts are repeated after their delays; and a task without further calls ends.
 //!
-//! The times are computed from what is seen from outside: the declaration, the calls and their outcomes, and the changes of the object.
+//! The times are computed from what is seen from outside: the declaration, the calls and their outcomes, and the
+//! changes of the object.
 
 use std::time::Duration;
 
@@ -68,7 +69,8 @@ impl Firings {
         };
     }
 
-    /// Notes the start of a call. The object has last changed at `changed_at`. Returns the mistake in it, if there is one.
+    /// Notes the start of a call. The object has last changed at `changed_at`. Returns the mistake in it, if there is
+    /// one.
     pub(super) fn called(&mut self, retry: u64, now: Timestamp, changed_at: Timestamp) -> Option<String> {
         let due = self.due(changed_at);
         let expected = std::mem::replace(&mut self.retry, retry);
@@ -81,9 +83,14 @@ impl Firings {
         }
     }
 
-    /// Notes the outcome of an attempt: the delay of the next one, or `None` if it was the last one. An attempt that exceeds a limit is not
-    /// called.
-    pub(super) fn judged(&mut self, retry_in: Option<Duration>, now: Timestamp, changed_at: Timestamp) -> Option<String> {
+    /// Notes the outcome of an attempt: the delay of the next one, or `None` if it was the last one. An attempt that
+    /// exceeds a limit is not called.
+    pub(super) fn judged(
+        &mut self,
+        retry_in: Option<Duration>,
+        now: Timestamp,
+        changed_at: Timestamp,
+    ) -> Option<String> {
         self.retry_in = retry_in;
         if matches!(self.next, Next::Attempt(_)) { None } else { self.called(self.retry, now, changed_at) }
     }
@@ -99,7 +106,9 @@ impl Firings {
                 Rhythm::Once if schedule.idle.is_some() => Next::CallAfterChange(began),
                 Rhythm::Once => Next::End(now),
                 Rhythm::Interval { pause, is_sharp: false } => Next::Call(now + (*pause).max(MIN_PAUSE)),
-                Rhythm::Interval { pause, is_sharp: true } => Next::Call(next_on_grid(began, (*pause).max(MIN_PAUSE), now)),
+                Rhythm::Interval { pause, is_sharp: true } => {
+                    Next::Call(next_on_grid(began, (*pause).max(MIN_PAUSE), now))
+                }
                 Rhythm::Cron(ticks) => ticks.next_after(now).map_or(Next::End(now), Next::Call),
             },
         };
@@ -246,7 +255,10 @@ mod tests {
             assert_eq!(task.firings.ended().unwrap(), "has ended, though it has further calls");
             assert_eq!(task.call(0), None);
             assert_eq!(task.firings.ended(), None);
-            assert_eq!(task.overdue(200).unwrap(), "is still running, though its last call ended at 2020-01-01T00:00:00Z");
+            assert_eq!(
+                task.overdue(200).unwrap(),
+                "is still running, though its last call ended at 2020-01-01T00:00:00Z"
+            );
             assert_eq!(task.call(0).unwrap(), "though nothing was due");
         }
     }

@@ -1,4 +1,5 @@
-//! The rules of pauses: received events and running calls at their beginning go on to their end, and nothing else begins.
+//! The rules of pauses: received events and running calls at their beginning go on to their end, and nothing else
+//! begins.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -206,9 +206,11 @@ impl Progress {
             self.repeated_causes += 1;
             return;
         }
-        context
-            .violations
-            .extend(violations.into_iter().map(|violation| format!("`{id}#{}` was called for {subject}, though {violation}", call.retry)));
+        context.violations.extend(
+            violations
+                .into_iter()
+                .map(|violation| format!("`{id}#{}` was called for {subject}, though {violation}", call.retry)),
+        );
     }
 
     /// Notes that a call has returned.
@@ -223,11 +225,16 @@ impl Progress {
                 if self.may_be_outdated(context) {
                     context.tallies.of(context.process.operator, subject, id).repeated += 1;
                 } else {
-                    context.violations.push(format!("`{id}#{}` was called for {subject}, though {violation}", attempted.retry));
+                    context
+                        .violations
+                        .push(format!("`{id}#{}` was called for {subject}, though {violation}", attempted.retry));
                 }
             }
             let (id, is_final) = (attempted.id.clone(), attempted.outcome.is_final);
-            self.attempt_judged(context, Attempt { id, retries: attempted.retry + 1, is_final, is_resuming: false, is_excused: false });
+            self.attempt_judged(
+                context,
+                Attempt { id, retries: attempted.retry + 1, is_final, is_resuming: false, is_excused: false },
+            );
         }
     }
 
@@ -248,7 +255,13 @@ impl Progress {
     }
 
     /// Notes a change of the object by any client.
-    pub(super) fn changed(&mut self, context: &mut Context<'_>, before: Option<&Body>, after: Option<&Body>, is_own: bool) {
+    pub(super) fn changed(
+        &mut self,
+        context: &mut Context<'_>,
+        before: Option<&Body>,
+        after: Option<&Body>,
+        is_own: bool,
+    ) {
         let (old, new) = (before.and_then(|body| context.facts(body)), after.and_then(|body| context.facts(body)));
         if self.essences == 0 && old.is_some() {
             // The kind was not served when the object was created.
@@ -257,7 +270,8 @@ impl Progress {
         if let Some(new) = &new {
             self.essences += usize::from(old.as_ref().is_none_or(|old| !is_same(&old.essence, &new.essence)));
         }
-        let is_handled = matches!((&old, &new), (Some(old), Some(new)) if new.handled.is_some() && !new.is_handled_as(old));
+        let is_handled =
+            matches!((&old, &new), (Some(old), Some(new)) if new.handled.is_some() && !new.is_handled_as(old));
         let is_released = old.as_ref().is_some_and(|old| old.is_held) && !new.as_ref().is_some_and(|new| new.is_held);
         if is_handled {
             self.causes += 1;
@@ -270,8 +284,9 @@ impl Progress {
         }
         let Some(after) = after else { return };
         let recorded = |id: &str| context.storage.record(after, id);
-        let (stored, left): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.pending).into_iter().partition(|attempt| attempt.is_stored_as(recorded(&attempt.id).as_ref()));
+        let (stored, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.pending)
+            .into_iter()
+            .partition(|attempt| attempt.is_stored_as(recorded(&attempt.id).as_ref()));
         self.pending = left;
         for attempt in stored.into_iter().filter(|attempt| attempt.is_final) {
             self.resumed.extend(attempt.is_resuming.then(|| attempt.id.clone()));
@@ -298,7 +313,8 @@ impl Progress {
             // The engine does not wait for events of requests before the failure.
             self.written = self.written.map(|written| Written { is_acknowledged: false, ..written });
         }
-        let reason = self.seen_state.as_ref().and_then(|seen_state| seen_state.facts.as_ref()).map(|facts| facts.reason);
+        let reason =
+            self.seen_state.as_ref().and_then(|seen_state| seen_state.facts.as_ref()).map(|facts| facts.reason);
         if error.is_none() && reason == Some(Reason::Noop) {
             // A resume handler that completes at once is not stored.
             for attempt in self.pending.extract_if(.., |attempt| attempt.is_final) {
@@ -310,7 +326,8 @@ impl Progress {
             return self.excuse_unstored(context.process.operator, context.tallies);
         }
         if reason == Some(Reason::Delete) {
-            self.kept_in_memory.extend(self.pending.extract_if(.., |attempt| attempt.is_final).map(|attempt| attempt.id));
+            self.kept_in_memory
+                .extend(self.pending.extract_if(.., |attempt| attempt.is_final).map(|attempt| attempt.id));
             self.kept_in_memory.append(&mut self.purged);
         }
         let subject = &self.subject;
@@ -322,7 +339,9 @@ impl Progress {
             context.violations.push(format!("{what} `{id}#{}` for {subject} was not stored", retries - 1));
         }
         for id in std::mem::take(&mut self.purged) {
-            context.violations.push(format!("the record of `{id}` for {subject} was purged before its cause had ended"));
+            context
+                .violations
+                .push(format!("the record of `{id}` for {subject} was purged before its cause had ended"));
         }
     }
 
@@ -371,7 +390,9 @@ impl Progress {
         for attempt in self.pending.drain(..) {
             if !attempt.is_final && context.current.is_some() {
                 let (id, subject) = (&attempt.id, &self.subject);
-                context.violations.push(format!("the cause of `{id}` for {subject} was ended, though a retry is pending"));
+                context
+                    .violations
+                    .push(format!("the cause of `{id}` for {subject} was ended, though a retry is pending"));
             } else if attempt.is_resuming {
                 self.resumed.insert(attempt.id);
             } else if attempt.is_final {
@@ -399,8 +420,12 @@ impl Progress {
             .iter()
             .filter_map(|id| record(before, id))
             .any(|record| record.purpose.is_some_and(|purpose| purpose != old.reason));
-        let gone: Vec<String> =
-            self.recorded.iter().filter(|id| record(before, id).is_some() && record(after, id).is_none()).cloned().collect();
+        let gone: Vec<String> = self
+            .recorded
+            .iter()
+            .filter(|id| record(before, id).is_some() && record(after, id).is_none())
+            .cloned()
+            .collect();
         // A cause without changes ends by this only. The end of a deletion follows with the finalizer.
         if is_superseded || old.reason == Reason::Noop {
             for id in gone {
@@ -414,7 +439,8 @@ impl Progress {
     /// Reports a call about a state older than the operator's own last write.
     fn stale(&self) -> Option<String> {
         let (seen, written) = (self.seen_state.as_ref()?.version?, self.written?);
-        (seen < written.version).then(|| format!("it is about version {seen}, and the operator has written version {}", written.version))
+        (seen < written.version)
+            .then(|| format!("it is about version {seen}, and the operator has written version {}", written.version))
     }
 
     /// Tells whether the operator cannot know of its own last write.
@@ -422,7 +448,8 @@ impl Progress {
         let seen = self.seen_state.as_ref().and_then(|seen_state| seen_state.version);
         let Some((seen, written)) = seen.zip(self.written) else { return false };
         let waited = time_between(written.at, context.now);
-        seen < written.version && (!written.is_acknowledged || waited + TOLERANCE >= context.storage.consistency_timeout)
+        seen < written.version
+            && (!written.is_acknowledged || waited + TOLERANCE >= context.storage.consistency_timeout)
     }
 
     fn already_recorded(context: &Context<'_>, id: &str, retry: u64) -> Option<String> {

@@ -1,5 +1,5 @@
-//! The rules of schedules: one call at a time, no tick is run again after its end was stored, and none is lost: neither while the operator
-//! runs, nor over restarts if missed ticks are caught up.
+//! The rules of schedules: one call at a time, no tick is run again after its end was stored, and none is lost: neither
+//! while the operator runs, nor over restarts if missed ticks are caught up.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -34,7 +34,10 @@ impl DeclaredSchedules {
         let rules = self.rules.get(id)?;
         let config_maps = Resource { group: String::new(), plural: "configmaps".to_owned() };
         let all = api.list(&config_maps, None);
-        let stored = all.iter().map(|(_, stored)| &stored.value).find(|object| object["metadata"]["name"] == self.stored_in.as_str())?;
+        let stored = all
+            .iter()
+            .map(|(_, stored)| &stored.value)
+            .find(|object| object["metadata"]["name"] == self.stored_in.as_str())?;
         ScheduleRecord::read(stored["data"][key(id)].as_str()?)?.done_until(rules)
     }
 }
@@ -99,7 +102,10 @@ impl ScheduleChecks {
     pub(super) fn started(&mut self, key: Key, rules: &CronSchedule, known: Known) {
         let Known { now, done_until } = known;
         let done_until = done_until.filter(|_| rules.catches_up);
-        self.observed.insert(key, Observed { rules: rules.clone(), started_at: now, done_until, last: None, pause: Pause::Never });
+        self.observed.insert(
+            key,
+            Observed { rules: rules.clone(), started_at: now, done_until, last: None, pause: Pause::Never },
+        );
     }
 
     /// Notes the beginning or the end of a pause of an operator.
@@ -112,7 +118,9 @@ impl ScheduleChecks {
     /// Notes the start of a call.
     pub(super) fn called(&mut self, key: &Key, tick: Timestamp, retry: u64, known: Known) -> Option<String> {
         let id = &key.1;
-        let Some(observed) = self.observed.get_mut(key) else { return Some(format!("`{id}` was called before its start")) };
+        let Some(observed) = self.observed.get_mut(key) else {
+            return Some(format!("`{id}` was called before its start"));
+        };
         let violation = observed.violation(id, tick, retry, known);
         observed.last = Some(Attempt { tick, retry, ended_at: None });
         violation
@@ -153,7 +161,9 @@ impl Observed {
                 let ended_at = after_pause((*ended_at)?);
                 missed(*tick, ended_at).or_else(|| rules.ticks.next_after(ended_at.max(*tick)))
             }
-            None => done_until.and_then(|since| missed(since, now)).or_else(|| rules.ticks.next_after(after_pause(*started_at))),
+            None => done_until
+                .and_then(|since| missed(since, now))
+                .or_else(|| rules.ticks.next_after(after_pause(*started_at))),
         }
     }
 
@@ -207,7 +217,13 @@ mod tests {
         checks
     }
 
-    fn call(checks: &mut ScheduleChecks, minute: i64, retry: u64, now: Timestamp, done_until: Option<Timestamp>) -> Option<String> {
+    fn call(
+        checks: &mut ScheduleChecks,
+        minute: i64,
+        retry: u64,
+        now: Timestamp,
+        done_until: Option<Timestamp>,
+    ) -> Option<String> {
         let violation = checks.called(&of_s(), at(minute, 0), retry, Known { now, done_until });
         checks.ended(&of_s(), now);
         violation
@@ -231,7 +247,10 @@ mod tests {
     fn calls_at_the_same_time_and_before_the_start_are_violations() {
         let mut checks = started(false, None);
         let known = Known { now: at(1, 0), done_until: None };
-        assert_eq!(checks.called(&of_s(), at(0, 0), 0, known).unwrap(), "`s` was called for 2020-01-01T00:00:00Z, before its start");
+        assert_eq!(
+            checks.called(&of_s(), at(0, 0), 0, known).unwrap(),
+            "`s` was called for 2020-01-01T00:00:00Z, before its start"
+        );
         assert_eq!(checks.called(&of_s(), at(1, 0), 0, known).unwrap(), "two calls of `s` at the same time");
         checks.run_ended();
         assert_eq!(checks.called(&of_s(), at(1, 0), 0, known).unwrap(), "`s` was called before its start");

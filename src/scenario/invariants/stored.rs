@@ -94,7 +94,8 @@ impl Storage {
     pub(super) fn is_matched(&self, body: &Body, registry: &Registry) -> bool {
         let view = View { body, change: None };
         let handlers = self.spawning(body, registry);
-        select::spawning(&handlers, &BTreeSet::new(), view, &Answers::default()).is_ok_and(|matching| !matching.is_empty())
+        select::spawning(&handlers, &BTreeSet::new(), view, &Answers::default())
+            .is_ok_and(|matching| !matching.is_empty())
     }
 
     /// Tells whether the operator's finalizer is set.

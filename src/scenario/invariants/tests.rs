@@ -34,7 +34,8 @@ fn found(file: &str, defect: Defect) -> String {
         assert_eq!(violations(&scenario, seed, Mode::Disturb), [""; 0], "seed {seed} of an engine without defects");
     }
     let first = |seed| defects::with(defect, || violations(&scenario, seed, Mode::Disturb)).into_iter().next();
-    let (seed, violation) = SEEDS.clone().find_map(|seed| Some((seed, first(seed)?))).unwrap_or_else(|| panic!("{defect:?} is not found"));
+    let (seed, violation) =
+        SEEDS.clone().find_map(|seed| Some((seed, first(seed)?))).unwrap_or_else(|| panic!("{defect:?} is not found"));
     format!("seed {seed}: {violation}")
 }
 
@@ -93,7 +94,10 @@ fn a_handler_that_resumes_again_is_found() {
 #[test]
 fn a_call_about_a_state_before_the_own_patch_is_found() {
     let violation = found(LIFE, Defect::WaitsForNothing);
-    assert!(violation.contains(" was called for KopfdExample default/lifetime, though it is about version "), "{violation}");
+    assert!(
+        violation.contains(" was called for KopfdExample default/lifetime, though it is about version "),
+        "{violation}"
+    );
 }
 
 #[test]
@@ -105,7 +109,10 @@ fn a_timer_that_is_not_started_is_found() {
 #[test]
 fn a_daemon_that_outlives_its_object_is_found() {
     let violation = found(DAEMONS, Defect::KeepsTasks);
-    assert!(violation.contains("KopfdExample default/watched lost its finalizer, though `watch_size` was still running"), "{violation}");
+    assert!(
+        violation.contains("KopfdExample default/watched lost its finalizer, though `watch_size` was still running"),
+        "{violation}"
+    );
 }
 
 #[test]

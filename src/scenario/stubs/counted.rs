@@ -19,7 +19,8 @@ impl<Stub> CountedStubs<Stub> {
     /// Returns the first stub that fits a call and may answer it, and counts the answer.
     pub(super) fn take(&self, fits: impl Fn(&Stub) -> bool) -> Option<&Stub> {
         let mut left = self.left.lock();
-        let (stub, left) = self.stubs.iter().zip(left.iter_mut()).find(|(stub, left)| **left != Some(0) && fits(stub))?;
+        let (stub, left) =
+            self.stubs.iter().zip(left.iter_mut()).find(|(stub, left)| **left != Some(0) && fits(stub))?;
         *left = left.map(|count| count - 1);
         Some(stub)
     }

@@ -31,7 +31,8 @@ pub struct Stubs {
 /// A stub of a database.
 #[derive(Debug, Clone)]
 pub struct SqlStub {
-    /// The name of the connection in the manifest, or the address of one of `sql::connect`, in which a star stands for any characters.
+    /// The name of the connection in the manifest, or the address of one of `sql::connect`, in which a star stands for
+    /// any characters.
     pub connection: String,
     /// The statement, in which a star stands for any characters, and a space for any white space.
     pub statement: String,
@@ -176,7 +177,14 @@ mod tests {
     fn a_star_stands_for_any_characters_and_a_missing_query_for_all() {
         let is = |pattern: &str, url: &str| {
             let sends = SentRequest::default();
-            let stub = HttpStub { method: None, url: pattern.to_owned(), sends, replies: Vec::new(), recording: None, line: 1 };
+            let stub = HttpStub {
+                method: None,
+                url: pattern.to_owned(),
+                sends,
+                replies: Vec::new(),
+                recording: None,
+                line: 1,
+            };
             stub.is_address(&Url::parse(url).unwrap())
         };
         assert!(is("https://a.com/x", "https://a.com/x?page=2"));

@@ -32,7 +32,12 @@ pub(in super::super) struct HttpStubs {
 
 impl HttpStubs {
     /// Returns a client that has answered nothing yet.
-    pub(in super::super) fn new(stubs: Vec<HttpStub>, records: bool, timeline: Arc<Timeline>, unexpected: Arc<UnexpectedCalls>) -> Self {
+    pub(in super::super) fn new(
+        stubs: Vec<HttpStub>,
+        records: bool,
+        timeline: Arc<Timeline>,
+        unexpected: Arc<UnexpectedCalls>,
+    ) -> Self {
         let stubs = stubs.into_iter().map(|stub| (stub, AtomicUsize::new(0))).collect();
         let recorded = records.then(Mutex::default);
         Self { stubs, replayed: Mutex::default(), recorded, timeline, unexpected }
@@ -55,7 +60,11 @@ impl HttpStubs {
         if let Some(recording) = &stub.recording {
             return match &self.recorded {
                 Some(recorded) => Some(recording::ask(request.clone()).map(|answer| {
-                    let exchange = Exchange { method: request.method.clone(), url: request.url.to_string(), answer: answer.clone() };
+                    let exchange = Exchange {
+                        method: request.method.clone(),
+                        url: request.url.to_string(),
+                        answer: answer.clone(),
+                    };
                     recorded.lock().entry(recording.file.clone()).or_default().push(exchange);
                     HttpReply { answer, ..HttpReply::default() }
                 })),
@@ -117,10 +126,14 @@ impl HttpClient for HttpStubs {
             let title = format!("{} {}", request.method, shown(&request.url));
             let Some(reply) = self.reply(&request) else {
                 self.unexpected.note(self.unanswered(&title, &request));
-                return Err(HttpError { problem: HttpProblem::Unexpected, message: "no stub of the scenario answers this".to_owned() });
+                return Err(HttpError {
+                    problem: HttpProblem::Unexpected,
+                    message: "no stub of the scenario answers this".to_owned(),
+                });
             };
-            let told =
-                |error: &HttpError| self.timeline.add(Event::Operator(format!("{title}: the server has not answered: {}", error.message)));
+            let told = |error: &HttpError| {
+                self.timeline.add(Event::Operator(format!("{title}: the server has not answered: {}", error.message)));
+            };
             let reply = reply.inspect_err(told)?;
             tokio::time::sleep(reply.delay).await;
             if reply.problem == Some(HttpProblem::Timeout) {

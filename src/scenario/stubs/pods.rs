@@ -33,7 +33,8 @@ struct Call<'a> {
 impl Call<'_> {
     fn title(&self) -> String {
         let namespace = self.namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
-        let place = format!("{namespace}{}{}", self.name, self.container.map(|name| format!(" ({name})")).unwrap_or_default());
+        let place =
+            format!("{namespace}{}{}", self.name, self.container.map(|name| format!(" ({name})")).unwrap_or_default());
         match self.arguments {
             None => format!("the log of {place}"),
             Some(arguments) => format!("the command {} in {place}", arguments.join(" ")),
@@ -43,7 +44,9 @@ impl Call<'_> {
     fn hint(&self) -> String {
         let what = match self.arguments {
             None => "log: done".to_owned(),
-            Some(arguments) => format!("exec: [{}, \"*\"], stdout: done", arguments.first().map(String::as_str).unwrap_or_default()),
+            Some(arguments) => {
+                format!("exec: [{}, \"*\"], stdout: done", arguments.first().map(String::as_str).unwrap_or_default())
+            }
         };
         format!("add one, such as `given: {{pods: [{{name: {}, {what}}}]}}`", self.name)
     }
@@ -71,7 +74,11 @@ fn answers(stub: &PodStub, call: &Call<'_>) -> bool {
 
 impl PodStubs {
     /// Returns the stubs at the begin of a run.
-    pub(in super::super) fn new(stubs: Vec<PodStub>, timeline: Arc<Timeline>, unexpected: Arc<UnexpectedCalls>) -> Self {
+    pub(in super::super) fn new(
+        stubs: Vec<PodStub>,
+        timeline: Arc<Timeline>,
+        unexpected: Arc<UnexpectedCalls>,
+    ) -> Self {
         Self { stubs: CountedStubs::new(stubs, |stub| stub.times), timeline, unexpected }
     }
 
@@ -119,7 +126,8 @@ impl Pods for PodStubs {
     fn log(&self, request: LogRequest) -> BoxFuture<'_, Result<String, ApiError>> {
         async move {
             let LogRequest { namespace, name, part } = &request;
-            let call = Call { namespace: namespace.as_deref(), name, container: part.container.as_deref(), arguments: None };
+            let call =
+                Call { namespace: namespace.as_deref(), name, container: part.container.as_deref(), arguments: None };
             let stub = self.take(&call).map_err(unavailable)?;
             tokio::time::sleep(stub.takes).await;
             if let Some(error) = &stub.fails {
@@ -137,7 +145,12 @@ impl Pods for PodStubs {
     fn exec(&self, request: ExecRequest) -> BoxFuture<'_, Result<Finished, ExecError>> {
         async move {
             let ExecRequest { namespace, name, container, arguments, .. } = &request;
-            let call = Call { namespace: namespace.as_deref(), name, container: container.as_deref(), arguments: Some(arguments) };
+            let call = Call {
+                namespace: namespace.as_deref(),
+                name,
+                container: container.as_deref(),
+                arguments: Some(arguments),
+            };
             let no_stub = |message| ExecError::Command(ProgramError::new(ProgramFailure::NoStub, message));
             let stub = self.take(&call).map_err(no_stub)?;
             tokio::time::sleep(stub.takes.min(request.time)).await;
@@ -150,7 +163,9 @@ impl Pods for PodStubs {
                 self.record(&call.title(), &error.message);
                 return Err(ExecError::Api(error.clone()));
             }
-            let PodAnswer::Command { finished, .. } = &stub.answer else { return Err(no_stub("the stub has no command".to_owned())) };
+            let PodAnswer::Command { finished, .. } = &stub.answer else {
+                return Err(no_stub("the stub has no command".to_owned()));
+            };
             let result = result(finished, &request);
             self.record(
                 &call.title(),

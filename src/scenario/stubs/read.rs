@@ -13,8 +13,12 @@ use crate::manifest::tree::Kind;
 use crate::script::outside::{HttpAnswer, HttpProblem};
 
 /// The failures that a stub may have in place of an answer.
-const PROBLEMS: [(&str, HttpProblem); 4] =
-    [("connect", HttpProblem::Connect), ("tls", HttpProblem::Tls), ("broken", HttpProblem::Broken), ("timeout", HttpProblem::Timeout)];
+const PROBLEMS: [(&str, HttpProblem); 4] = [
+    ("connect", HttpProblem::Connect),
+    ("tls", HttpProblem::Tls),
+    ("broken", HttpProblem::Broken),
+    ("timeout", HttpProblem::Timeout),
+];
 
 /// Tells whether `given` is a mapping with stubs, and not a list of objects.
 pub(in super::super) fn is_stubbed_given(item: &Item<'_>) -> bool {
@@ -48,7 +52,14 @@ fn stub(reader: &Reader, item: &Item<'_>) -> Option<HttpStub> {
             return None;
         }
         let recording = recording(reader, &item)?;
-        return Some(HttpStub { method, url, sends, replies: Vec::new(), recording: Some(recording), line: item.spot().line });
+        return Some(HttpStub {
+            method,
+            url,
+            sends,
+            replies: Vec::new(),
+            recording: Some(recording),
+            line: item.spot().line,
+        });
     }
     let replies: Vec<Item<'_>> = match (fields.get("reply"), fields.get("sequence")) {
         (Some(reply), None) => vec![reply],
@@ -94,7 +105,8 @@ fn reply(reader: &Reader, item: &Item<'_>) -> Option<HttpReply> {
             headers.push((name.to_ascii_lowercase(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
         }
     }
-    let bodies: Vec<_> = ["json", "body", "bytes"].into_iter().filter_map(|key| Some((key, fields.raw(key)?))).collect();
+    let bodies: Vec<_> =
+        ["json", "body", "bytes"].into_iter().filter_map(|key| Some((key, fields.raw(key)?))).collect();
     let body = match bodies.as_slice() {
         [] => Vec::new(),
         [("json", item)] => {

@@ -27,7 +27,8 @@ fn program(reader: &Reader, item: &Item<'_>) -> Option<ProgramStub> {
     let args = fields.get("args").map(|item| reader.list(&item).iter().filter_map(|item| reader.owned(item)).collect());
     let bytes = |key: &str| fields.get(key).and_then(|item| contents(reader, &item)).unwrap_or_default();
     let files = fields.get("files").map(|item| entries(reader, &item)).unwrap_or_default();
-    let files = files.into_iter().filter_map(|(name, item)| Some((name.to_owned(), contents(reader, &item)?))).collect();
+    let files =
+        files.into_iter().filter_map(|(name, item)| Some((name.to_owned(), contents(reader, &item)?))).collect();
     let code = fields.get("code").and_then(|item| reader.whole(&item, i64::from(i32::MIN)));
     let code = code.and_then(|code| i32::try_from(code).ok()).unwrap_or_default();
     Some(ProgramStub {
@@ -63,7 +64,11 @@ fn entries<'a>(reader: &Reader, item: &Item<'a>) -> Vec<(&'a str, Item<'a>)> {
 /// Reads a text, or `{base64: …}`.
 pub(super) fn contents(reader: &Reader, item: &Item<'_>) -> Option<Vec<u8>> {
     if !matches!(item.node.kind, Kind::Map(_)) {
-        return if item.node.text() == Some("") { Some(Vec::new()) } else { reader.owned(item).map(String::into_bytes) };
+        return if item.node.text() == Some("") {
+            Some(Vec::new())
+        } else {
+            reader.owned(item).map(String::into_bytes)
+        };
     }
     let fields = reader.fields(item, "a mapping of bytes", &["base64"])?;
     let item = reader.required(&fields, "base64", "write a text, or bytes as `{base64: AAEC}`")?;

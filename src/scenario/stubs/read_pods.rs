@@ -9,8 +9,14 @@ use crate::script::outside::programs::Finished;
 const POD: &str = "write such as `{name: web-0, log: started}` or `{name: web-0, exec: [ls, \"*\"], stdout: done}`";
 
 /// The reasons of Kubernetes for statuses that requests about containers may have.
-const REASONS: [(u16, &str); 6] =
-    [(400, "BadRequest"), (403, "Forbidden"), (404, "NotFound"), (409, "Conflict"), (429, "TooManyRequests"), (500, "InternalError")];
+const REASONS: [(u16, &str); 6] = [
+    (400, "BadRequest"),
+    (403, "Forbidden"),
+    (404, "NotFound"),
+    (409, "Conflict"),
+    (429, "TooManyRequests"),
+    (500, "InternalError"),
+];
 
 /// Reads the key `pods` of `given`.
 pub(super) fn read(reader: &Reader, fields: &Fields<'_>) -> Vec<PodStub> {
@@ -18,7 +24,20 @@ pub(super) fn read(reader: &Reader, fields: &Fields<'_>) -> Vec<PodStub> {
 }
 
 fn pod(reader: &Reader, item: &Item<'_>) -> Option<PodStub> {
-    let known = ["name", "namespace", "container", "log", "exec", "times", "takes", "code", "stdout", "stderr", "fails", "status"];
+    let known = [
+        "name",
+        "namespace",
+        "container",
+        "log",
+        "exec",
+        "times",
+        "takes",
+        "code",
+        "stdout",
+        "stderr",
+        "fails",
+        "status",
+    ];
     let fields = reader.fields(item, "a stub of a pod", &known)?;
     let name = reader.required(&fields, "name", POD).and_then(|item| reader.owned(&item));
     let answer = match (fields.get("log"), fields.get("exec")) {
@@ -56,13 +75,17 @@ fn command(reader: &Reader, fields: &Fields<'_>, exec: &Item<'_>) -> PodAnswer {
     let bytes = |key: &str| fields.get(key).and_then(|item| contents(reader, &item)).unwrap_or_default();
     let code = fields.get("code").and_then(|item| reader.whole(&item, 0));
     let code = code.and_then(|code| i32::try_from(code).ok()).unwrap_or_default();
-    PodAnswer::Command { patterns, finished: Finished { code, stdout: bytes("stdout"), stderr: bytes("stderr"), ..Finished::default() } }
+    PodAnswer::Command {
+        patterns,
+        finished: Finished { code, stdout: bytes("stdout"), stderr: bytes("stderr"), ..Finished::default() },
+    }
 }
 
 /// Returns the error of the API server: by its status, its message, or both.
 fn failure(reader: &Reader, fields: &Fields<'_>) -> Option<ApiError> {
-    let status =
-        fields.get("status").and_then(|item| u16::try_from(reader.whole_in(&item, &(400..=599), "write the status of a failure")?).ok());
+    let status = fields
+        .get("status")
+        .and_then(|item| u16::try_from(reader.whole_in(&item, &(400..=599), "write the status of a failure")?).ok());
     let message = reader.string(fields, "fails");
     if status.is_none() && message.is_none() {
         return None;

@@ -30,7 +30,10 @@ fn stub(reader: &Reader, item: &Item<'_>) -> Option<SqlStub> {
         connection: connection?,
         statement: statement?.split_whitespace().collect::<Vec<_>>().join(" "),
         params,
-        times: fields.get("times").and_then(|item| reader.whole(&item, 1)).and_then(|times| usize::try_from(times).ok()),
+        times: fields
+            .get("times")
+            .and_then(|item| reader.whole(&item, 1))
+            .and_then(|times| usize::try_from(times).ok()),
         takes: fields.get("takes").and_then(|item| reader.duration(&item)).unwrap_or_default(),
         error,
         reply: Reply { affected: affected.unwrap_or(reply.rows.len() as u64), ..reply },
@@ -49,7 +52,11 @@ fn reply(reader: &Reader, rows: &[Item<'_>]) -> Option<Reply> {
             reply.columns = row.keys().cloned().collect();
         }
         if let Some(unknown) = row.keys().find(|key| !reply.columns.contains(key)) {
-            reader.error_with(item, format!("the first row has no column `{unknown}`"), "all rows have the same columns");
+            reader.error_with(
+                item,
+                format!("the first row has no column `{unknown}`"),
+                "all rows have the same columns",
+            );
             return None;
         }
         reply.rows.push(reply.columns.iter().map(|column| row.get(column).map_or(SqlValue::Null, value)).collect());
@@ -61,7 +68,9 @@ fn value(value: &Value) -> SqlValue {
     match value {
         Value::Null => SqlValue::Null,
         Value::Bool(flag) => SqlValue::Bool(*flag),
-        Value::Number(number) => number.as_i64().map_or_else(|| SqlValue::Float(number.as_f64().unwrap_or_default()), SqlValue::Int),
+        Value::Number(number) => {
+            number.as_i64().map_or_else(|| SqlValue::Float(number.as_f64().unwrap_or_default()), SqlValue::Int)
+        }
         Value::String(text) => SqlValue::Text(text.clone()),
         Value::Array(items) => SqlValue::List(items.iter().map(self::value).collect()),
         Value::Object(_) => SqlValue::Json(value.clone()),

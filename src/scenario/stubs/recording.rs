@@ -45,7 +45,8 @@ pub(super) fn read(file: &Path) -> Result<Vec<Exchange>, String> {
         Err(error) => return Err(error.to_string()),
     };
     let documents = yaml::parse_as::<Value>(&text).map_err(|error| error.to_string())?;
-    let entries = documents.first().and_then(|document| document["exchanges"].as_array()).ok_or("it has no list `exchanges`")?;
+    let entries =
+        documents.first().and_then(|document| document["exchanges"].as_array()).ok_or("it has no list `exchanges`")?;
     entries.iter().map(|entry| of_value(entry).ok_or_else(|| format!("this is no exchange: {entry}"))).collect()
 }
 
@@ -62,7 +63,8 @@ pub(super) fn write(file: &Path, exchanges: &[Exchange]) -> Result<(), String> {
 fn of_value(entry: &Value) -> Option<Exchange> {
     let text = |key: &str| entry[key].as_str().map(str::to_owned);
     let header = |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
-    let headers = entry["headers"].as_object().map(|headers| headers.iter().filter_map(header).collect()).unwrap_or_default();
+    let headers =
+        entry["headers"].as_object().map(|headers| headers.iter().filter_map(header).collect()).unwrap_or_default();
     let body = match (&entry["json"], text("body"), text("bytes")) {
         (Value::Null, Some(body), _) => body.into_bytes(),
         (Value::Null, None, Some(bytes)) => STANDARD.decode(bytes).ok()?,
@@ -88,8 +90,8 @@ fn to_value(exchange: &Exchange) -> Value {
     entry
 }
 
-/// Sends a request to the real server, on a thread of its own: the thread of the scenario has no network, and its time stands still until the
-/// answer is there.
+/// Sends a request to the real server, on a thread of its own: the thread of the scenario has no network, and its time
+/// stands still until the answer is there.
 ///
 /// # Errors
 /// If there is no answer.
@@ -99,7 +101,10 @@ pub(super) fn ask(request: HttpRequest) -> Result<HttpAnswer, HttpError> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| broken(error.to_string()))?;
         let client = Client::new(Options::of_process(Arc::new(String::new)));
         runtime.block_on(async { tokio::time::timeout(TIMEOUT, client.send(request)).await }).unwrap_or_else(|_| {
-            Err(HttpError { problem: HttpProblem::Timeout, message: format!("no answer within {} seconds", TIMEOUT.as_secs()) })
+            Err(HttpError {
+                problem: HttpProblem::Timeout,
+                message: format!("no answer within {} seconds", TIMEOUT.as_secs()),
+            })
         })
     };
     std::thread::spawn(run).join().unwrap_or_else(|_| Err(broken("the client has failed".to_owned())))
@@ -117,7 +122,11 @@ mod tests {
         let exchange = |body: &[u8]| Exchange {
             method: "GET".to_owned(),
             url: "https://api.example.com/x?page=1".to_owned(),
-            answer: HttpAnswer { status: 200, headers: vec![("content-type".to_owned(), "a/b".to_owned())], body: body.to_vec() },
+            answer: HttpAnswer {
+                status: 200,
+                headers: vec![("content-type".to_owned(), "a/b".to_owned())],
+                body: body.to_vec(),
+            },
         };
         let exchanges = [&b"{\"a\":[1]}"[..], b"", b"plain: text\n", b"7", b"\xff\x00"].map(exchange);
         write(&file, &exchanges).unwrap();

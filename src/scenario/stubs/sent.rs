@@ -26,13 +26,20 @@ impl SentRequest {
         let expressions = RefCell::default();
         let pattern = |item: &Item<'_>| Pattern::read(reader, &expressions, item);
         let headers = fields.get("headers").and_then(|item| item.entries()).unwrap_or_default();
-        let headers = headers.iter().map(|(name, item)| Some((name.to_ascii_lowercase(), pattern(item)?))).collect::<Option<_>>()?;
+        let headers = headers
+            .iter()
+            .map(|(name, item)| Some((name.to_ascii_lowercase(), pattern(item)?)))
+            .collect::<Option<_>>()?;
         let json = fields.get("json").map(|item| pattern(&item));
         let body = fields.get("body").map(|item| pattern(&item));
         let sent = Self { headers, json: json.unwrap_or_default(), body: body.unwrap_or_default() };
         // Stubs answer in the middle of a call, where nothing can be evaluated.
         if !expressions.borrow().is_empty() {
-            reader.error_with(item, "`when` cannot be used for what a request sends", "use another matcher, such as `matches` or `in`");
+            reader.error_with(
+                item,
+                "`when` cannot be used for what a request sends",
+                "use another matcher, such as `matches` or `in`",
+            );
             return None;
         }
         Some(sent)
@@ -46,8 +53,12 @@ impl SentRequest {
             pattern.compare(value, path, &mut found, &mut |_, _| false);
         };
         for (name, pattern) in &self.headers {
-            let values: Vec<&str> =
-                request.headers.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str()).collect();
+            let values: Vec<&str> = request
+                .headers
+                .iter()
+                .filter(|(known, _)| known.eq_ignore_ascii_case(name))
+                .map(|(_, value)| value.as_str())
+                .collect();
             let value = (!values.is_empty()).then(|| Value::from(values.join(", ")));
             compare(pattern, value.as_ref(), &format!("headers.{name}"));
         }

@@ -11,7 +11,9 @@ use super::super::timeline::{Event, Timeline};
 use super::counted::CountedStubs;
 use super::declared::{SqlStub, matches};
 use super::unexpected::UnexpectedCalls;
-use crate::script::outside::sql::{Database, Databases, Reply, SqlError, SqlProblem, SqlValue, Statement, Transaction, TransactionEnd};
+use crate::script::outside::sql::{
+    Database, Databases, Reply, SqlError, SqlProblem, SqlValue, Statement, Transaction, TransactionEnd,
+};
 
 /// The databases of one run.
 #[derive(Clone)]
@@ -25,7 +27,11 @@ struct Inner {
 
 impl SqlStubs {
     /// Returns databases that have answered nothing yet.
-    pub(in super::super) fn new(stubs: Vec<SqlStub>, timeline: Arc<Timeline>, unexpected: Arc<UnexpectedCalls>) -> Self {
+    pub(in super::super) fn new(
+        stubs: Vec<SqlStub>,
+        timeline: Arc<Timeline>,
+        unexpected: Arc<UnexpectedCalls>,
+    ) -> Self {
         let stubs = CountedStubs::new(stubs, |stub| stub.times);
         Self(Arc::new(Inner { stubs, timeline, unexpected }))
     }
@@ -54,7 +60,8 @@ impl Inner {
             let shown = shown(&text);
             let problem = Problem::from(format!("no stub answers the statement to {title}: {shown}"));
             let words = text.split(' ').take(2).collect::<Vec<_>>().join(" ");
-            let hint = format!("add a stub: `given: {{sql: [{{connection: {title:?}, statement: \"{words}*\", rows: []}}]}}`");
+            let hint =
+                format!("add a stub: `given: {{sql: [{{connection: {title:?}, statement: \"{words}*\", rows: []}}]}}`");
             self.unexpected.note(problem.with_hint(hint));
             return Err(SqlError::new(SqlProblem::Unexpected, "no stub of the scenario answers this"));
         };
@@ -72,14 +79,16 @@ impl Inner {
 
 fn result(stub: &SqlStub, statement: &Statement) -> Result<Reply, SqlError> {
     if stub.takes >= statement.timeout {
-        let message = format!("the statement has not ended within {} seconds, and is cancelled", statement.timeout.as_secs_f64());
+        let message =
+            format!("the statement has not ended within {} seconds, and is cancelled", statement.timeout.as_secs_f64());
         return Err(SqlError::new(SqlProblem::Timeout, message));
     }
     if let Some(error) = &stub.error {
         return Err(error.clone());
     }
     if stub.reply.rows.len() > statement.rows {
-        let message = format!("the result has more than {} rows: add a LIMIT to the query, or raise `rows`", statement.rows);
+        let message =
+            format!("the result has more than {} rows: add a LIMIT to the query, or raise `rows`", statement.rows);
         return Err(SqlError::new(SqlProblem::TooLarge, message));
     }
     Ok(stub.reply.clone())

@@ -107,7 +107,9 @@ impl Event {
     pub(super) fn without_credentials(self) -> Self {
         match self {
             Self::Operator(what) => Self::Operator(credentials::hide(what)),
-            Self::Ended { subject, call, outcome } => Self::Ended { subject, call, outcome: credentials::hide(outcome) },
+            Self::Ended { subject, call, outcome } => {
+                Self::Ended { subject, call, outcome: credentials::hide(outcome) }
+            }
             Self::Request(request) => Self::Request(SentRequest {
                 answer: credentials::hide(request.answer),
                 lines: request.lines.into_iter().map(credentials::hide).collect(),

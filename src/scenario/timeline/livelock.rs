@@ -74,9 +74,15 @@ impl Livelock {
 impl std::fmt::Display for Livelock {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::ObjectSeen(subject) => write!(formatter, "{subject} was processed {MAX_SEEN} times within a second of virtual time"),
-            Self::Requests(place) => write!(formatter, "{MAX_REQUESTS} requests for {place} within a second of virtual time"),
-            Self::Everything => formatter.write_str("too many events and requests, without a single object as their cause"),
+            Self::ObjectSeen(subject) => {
+                write!(formatter, "{subject} was processed {MAX_SEEN} times within a second of virtual time")
+            }
+            Self::Requests(place) => {
+                write!(formatter, "{MAX_REQUESTS} requests for {place} within a second of virtual time")
+            }
+            Self::Everything => {
+                formatter.write_str("too many events and requests, without a single object as their cause")
+            }
         }
     }
 }
@@ -89,7 +95,9 @@ pub(super) fn describe(livelock: &Livelock, entries: &[(Duration, Event)]) -> Pr
     let mut changes: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
     for event in recent {
         match event {
-            Event::Called { subject, call, .. } if livelock.has_call(subject) => *calls.entry(&call.handler).or_default() += 1,
+            Event::Called { subject, call, .. } if livelock.has_call(subject) => {
+                *calls.entry(&call.handler).or_default() += 1;
+            }
             Event::Request(request) if livelock.has_request(request) => {
                 // Handlers do not react to the operator's own annotations.
                 for line in request.lines.iter().filter(|line| !line.starts_with('=')) {
@@ -100,7 +108,8 @@ pub(super) fn describe(livelock: &Livelock, entries: &[(Duration, Event)]) -> Pr
             _ => {}
         }
     }
-    let calls = most_frequent(calls.into_iter().map(|(handler, count)| (count, format!("`{handler}` called {count} times"))));
+    let calls =
+        most_frequent(calls.into_iter().map(|(handler, count)| (count, format!("`{handler}` called {count} times"))));
     let called = if calls.is_empty() { String::new() } else { format!("; {calls}") };
     let problem = Problem::from(format!("livelock: {livelock}{called}"));
     let changed = most_frequent(changes.into_values().map(|(count, line)| (count, format!("`{line}`"))));
@@ -124,7 +133,12 @@ mod tests {
     use super::*;
 
     fn subject() -> Subject {
-        Subject { group: "acme.io".to_owned(), kind: "Backup".to_owned(), namespace: "default".to_owned(), name: "x".to_owned() }
+        Subject {
+            group: "acme.io".to_owned(),
+            kind: "Backup".to_owned(),
+            namespace: "default".to_owned(),
+            name: "x".to_owned(),
+        }
     }
 
     fn object_seen() -> Event {
@@ -141,7 +155,10 @@ mod tests {
     #[test]
     fn repetitions_over_a_longer_time_are_no_livelock() {
         let mut counts = RateCounter::default();
-        assert!((0..10 * MAX_SEEN as u32).all(|number| counts.count(Duration::from_millis(10) * number, &object_seen()).is_none()));
+        assert!(
+            (0..10 * MAX_SEEN as u32)
+                .all(|number| counts.count(Duration::from_millis(10) * number, &object_seen()).is_none())
+        );
     }
 
     #[test]
@@ -156,13 +173,23 @@ mod tests {
             lines: vec![r#"~ spec.a: "1" -> "2""#.to_owned(), "= annotations: kept f".to_owned()],
             ..SentRequest::default()
         };
-        let call = Event::Called { subject: subject(), call: Call { handler: "b".to_owned(), retry: Some(0), at: None }, reason: "update" };
+        let call = Event::Called {
+            subject: subject(),
+            call: Call { handler: "b".to_owned(), retry: Some(0), at: None },
+            reason: "update",
+        };
         let entries: Vec<(Duration, Event)> = (0..4)
             .flat_map(|_| [object_seen(), call.clone(), Event::Request(request.clone())])
             .map(|event| (Duration::ZERO, event))
             .collect();
         let Problem { text, hint } = describe(&Livelock::ObjectSeen(subject()), &entries);
-        assert_eq!(text, "livelock: Backup default/x was processed 300 times within a second of virtual time; `b` called 4 times");
-        assert_eq!(hint.as_deref(), Some(r#"each time, this changes: `~ spec.a: "1" -> "2"`; a handler that triggers itself never ends"#));
+        assert_eq!(
+            text,
+            "livelock: Backup default/x was processed 300 times within a second of virtual time; `b` called 4 times"
+        );
+        assert_eq!(
+            hint.as_deref(),
+            Some(r#"each time, this changes: `~ spec.a: "1" -> "2"`; a handler that triggers itself never ends"#)
+        );
     }
 }

@@ -49,9 +49,11 @@ impl Piece {
 /// Returns the text. The first and the last log line with each of the `kept` messages are neither folded nor left out.
 pub(super) fn print(entries: &[(Duration, Event)], kept: &BTreeSet<String>) -> String {
     let kept = kept_entries(entries, kept);
-    let pieces = entries.iter().enumerate().map(|(index, (at, event))| (*at, printed(*at, event), kept.contains(&index)));
+    let pieces =
+        entries.iter().enumerate().map(|(index, (at, event))| (*at, printed(*at, event), kept.contains(&index)));
     let pieces = pieces.filter(|(_, text, _)| !text.is_empty());
-    let all: Vec<(Duration, Piece)> = pieces.map(|(at, text, is_kept)| (at, Piece { is_kept, ..Piece::new(text, 1) })).collect();
+    let all: Vec<(Duration, Piece)> =
+        pieces.map(|(at, text, is_kept)| (at, Piece { is_kept, ..Piece::new(text, 1) })).collect();
     let length = |pieces: &[Piece]| -> usize { pieces.iter().map(|piece| piece.lines).sum() };
     if all.iter().map(|(_, piece)| piece.lines).sum::<usize>() <= MAX_SHOWN {
         return all.into_iter().map(|(_, piece)| piece.text).collect();
@@ -100,7 +102,9 @@ fn within<'a>(pieces: impl Iterator<Item = &'a Piece>, lines: usize) -> usize {
 /// Folds repeated groups of entries that differ in numbers only.
 fn fold(all: Vec<(Duration, Piece)>) -> Vec<Piece> {
     // A unique shape keeps the entry out of groups.
-    let shape_of = |(index, (_, piece)): (usize, &(Duration, Piece))| if piece.is_kept { index.to_string() } else { shape(&piece.text) };
+    let shape_of = |(index, (_, piece)): (usize, &(Duration, Piece))| {
+        if piece.is_kept { index.to_string() } else { shape(&piece.text) }
+    };
     let shapes: Vec<String> = all.iter().enumerate().map(shape_of).collect();
     let moments: Vec<Duration> = all.iter().map(|(at, _)| *at).collect();
     let mut pieces: Vec<Option<Piece>> = all.into_iter().map(|(_, piece)| Some(piece)).collect();
@@ -115,7 +119,11 @@ fn fold(all: Vec<(Duration, Piece)>) -> Vec<Piece> {
         folded.extend(pieces[at..at + size].iter_mut().filter_map(Option::take));
         if times > 1 {
             let last = moments[at + size * times - 1].as_secs_f64();
-            let what = if size == 1 { "this entry is repeated".to_owned() } else { format!("these {size} entries are repeated") };
+            let what = if size == 1 {
+                "this entry is repeated".to_owned()
+            } else {
+                format!("these {size} entries are repeated")
+            };
             let text = format!("{:22}… {what} {} more times with other numbers, up to {last:.3}s …\n", "", times - 1);
             folded.push(Piece::new(text, size * (times - 1)));
         }
@@ -174,7 +182,9 @@ fn printed(at: Duration, event: &Event) -> String {
     match event {
         Event::Step { spot, title } => line("step", &format!("line {}: {title}", spot.line)),
         Event::Operator(what) => line("operator", what),
-        Event::ObjectSeen { subject, arrival, version } => line("event", &format!("{subject} {arrival}, version {version}")),
+        Event::ObjectSeen { subject, arrival, version } => {
+            line("event", &format!("{subject} {arrival}, version {version}"));
+        }
         Event::Called { subject, call, reason } => line("call", &format!("{call} for {subject}: {reason}")),
         Event::Ended { subject, call, outcome } => line("end", &format!("{call} for {subject}: {outcome}")),
         Event::Task { subject, handler, what } => line("task", &format!("{handler} for {subject} {what}")),
@@ -208,7 +218,11 @@ mod tests {
     use super::*;
 
     fn entries(texts: impl IntoIterator<Item = String>) -> Vec<(Duration, Event)> {
-        texts.into_iter().enumerate().map(|(index, text)| (Duration::from_secs(index as u64), Event::Fault(text))).collect()
+        texts
+            .into_iter()
+            .enumerate()
+            .map(|(index, text)| (Duration::from_secs(index as u64), Event::Fault(text)))
+            .collect()
     }
 
     fn shown(entries: &[(Duration, Event)]) -> String {
@@ -223,7 +237,9 @@ mod tests {
         let kept = BTreeSet::from(["round 150".to_owned()]);
         let text = print(&entries, &kept);
         assert!(text.contains("[x] round 150\n") && !text.contains("round 149\n"), "{text}");
-        let word = |number: usize| -> String { number.to_string().chars().map(|c| char::from(b'a' + c as u8 - b'0')).collect() };
+        let word = |number: usize| -> String {
+            number.to_string().chars().map(|c| char::from(b'a' + c as u8 - b'0')).collect()
+        };
         let entries: Vec<(Duration, Event)> = (0..5_000).map(|number| (Duration::ZERO, line(word(number)))).collect();
         let text = print(&entries, &BTreeSet::from([word(3_000)]));
         assert!(text.contains(&format!("[x] {}\n", word(3_000))), "{text}");
@@ -239,7 +255,8 @@ mod tests {
         let entries: Vec<(Duration, Event)> = (0..10_000).map(line).collect();
         let text = print(&entries, &BTreeSet::from(["again".to_owned()]));
         assert!(
-            text.contains("    0.000s  log       INFO    [x] again\n") && text.contains(" 9998.000s  log       INFO    [x] again\n"),
+            text.contains("    0.000s  log       INFO    [x] again\n")
+                && text.contains(" 9998.000s  log       INFO    [x] again\n"),
             "{text}"
         );
         assert!(text.lines().count() < 20, "{text}");
@@ -267,7 +284,9 @@ mod tests {
 
     #[test]
     fn the_head_and_the_tail_of_a_long_timeline_are_shown() {
-        let word = |number: usize| -> String { number.to_string().chars().map(|c| char::from(b'a' + c as u8 - b'0')).collect() };
+        let word = |number: usize| -> String {
+            number.to_string().chars().map(|c| char::from(b'a' + c as u8 - b'0')).collect()
+        };
         let text = shown(&entries((0..5_000).map(word)));
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), HEAD + 1 + TAIL);
@@ -285,7 +304,11 @@ mod tests {
 
     #[test]
     fn further_lines_of_log_messages_are_indented_once() {
-        let line = Event::Log { level: "ERROR", printed: "[x] one\n\t  --> two".to_owned(), message: "one\n  --> two".to_owned() };
+        let line = Event::Log {
+            level: "ERROR",
+            printed: "[x] one\n\t  --> two".to_owned(),
+            message: "one\n  --> two".to_owned(),
+        };
         let text = print(&[(Duration::ZERO, line)], &BTreeSet::new());
         assert_eq!(text, "    0.000s  log       ERROR   [x] one\n                        --> two\n");
     }

@@ -19,7 +19,8 @@ use crate::cluster::transport::ByteStream;
 use super::super::chaos::{Chaos, OnChunk};
 
 /// The event of an expired watch.
-const GONE: &str = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}"#;
+const GONE: &str =
+    r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}"#;
 
 /// How many events are remembered for each path.
 const MAX_EVENTS: usize = 8;
@@ -68,7 +69,8 @@ impl Watches {
         if let Some((path, _)) = known.iter().find(|(_, watch)| !watch.is_open && is_served(watch)) {
             return Some(format!("the watch of {path} has ended and is not reopened yet"));
         }
-        // The operator does not reopen the watch of a kind that is gone: the last events are delivered only if it is still open.
+        // The operator does not reopen the watch of a kind that is gone: the last events are delivered only if it is
+        // still open.
         let late = known.iter().find(|(_, watch)| (watch.is_open || is_served(watch)) && watch.is_behind(api));
         late.map(|(path, _)| format!("the watch of {path} has not delivered everything"))
     }
@@ -113,9 +115,13 @@ impl Watches {
 
     fn insert(&self, path: &str, resource_path: &ResourcePath, is_open: bool, delivered: u64) -> usize {
         let mut known = self.known.lock();
-        let (number, events) = known.remove(path).map_or((0, VecDeque::new()), |watch| (watch.number + 1, watch.events));
+        let (number, events) =
+            known.remove(path).map_or((0, VecDeque::new()), |watch| (watch.number + 1, watch.events));
         let resource = Resource { group: resource_path.group.clone(), plural: resource_path.plural.clone() };
-        known.insert(path.to_owned(), Watch { number, is_open, resource, namespace: resource_path.namespace.clone(), delivered, events });
+        known.insert(
+            path.to_owned(),
+            Watch { number, is_open, resource, namespace: resource_path.namespace.clone(), delivered, events },
+        );
         number
     }
 }
@@ -132,9 +138,13 @@ impl Watch {
 
     fn is_behind(&self, api: &ApiServer) -> bool {
         let changes = api.changes_after(&self.resource, self.delivered);
-        let is_meant = |value: &Value| self.namespace.as_ref().is_none_or(|namespace| value["metadata"]["namespace"] == namespace.as_str());
+        let is_meant = |value: &Value| {
+            self.namespace.as_ref().is_none_or(|namespace| value["metadata"]["namespace"] == namespace.as_str())
+        };
         changes.is_ok_and(|changes| {
-            changes.iter().any(|change| change.after().or_else(|| change.before()).is_some_and(|stored| is_meant(&stored.value)))
+            changes
+                .iter()
+                .any(|change| change.after().or_else(|| change.before()).is_some_and(|stored| is_meant(&stored.value)))
         })
     }
 }
@@ -323,7 +333,10 @@ mod tests {
         let mut reopened = open(&watches, 8);
         deliver(&mut reopened, [9, 12, 14]);
         let earlier = |count| watches.before_last(BACKUPS, count);
-        assert_eq!([earlier(1), earlier(2), earlier(3), earlier(4), earlier(5)], [Some(13), Some(11), Some(8), Some(4), None]);
+        assert_eq!(
+            [earlier(1), earlier(2), earlier(3), earlier(4), earlier(5)],
+            [Some(13), Some(11), Some(8), Some(4), None]
+        );
         deliver(&mut reopened, 21..21 + MAX_EVENTS as u64);
         assert_eq!((earlier(MAX_EVENTS), earlier(MAX_EVENTS + 1)), (Some(20), None));
     }

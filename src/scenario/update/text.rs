@@ -16,8 +16,10 @@ pub(super) fn scalar(value: &Value) -> String {
 pub(super) fn text(value: &str) -> String {
     let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '/' | '.');
     // `#` within a word does not begin a comment.
-    let is_plain = value.starts_with(|c: char| c.is_ascii_alphabetic()) && value.chars().all(|c| is_word(c) || c == '#');
-    let is_other = matches!(value.to_lowercase().as_str(), "true" | "false" | "null" | "yes" | "no" | "on" | "off" | "y" | "n");
+    let is_plain =
+        value.starts_with(|c: char| c.is_ascii_alphabetic()) && value.chars().all(|c| is_word(c) || c == '#');
+    let is_other =
+        matches!(value.to_lowercase().as_str(), "true" | "false" | "null" | "yes" | "no" | "on" | "off" | "y" | "n");
     if is_plain && !is_other { value.to_owned() } else { Value::from(value).to_string() }
 }
 

@@ -15,8 +15,11 @@ pub(super) fn align<T, F>(wanted: &[T], found: &[F], is_same: impl Fn(&T, &F) ->
     let mut lengths = vec![vec![0_usize; found.len() + 1]; wanted.len() + 1];
     for i in (0..wanted.len()).rev() {
         for j in (0..found.len()).rev() {
-            lengths[i][j] =
-                if is_same(&wanted[i], &found[j]) { lengths[i + 1][j + 1] + 1 } else { lengths[i + 1][j].max(lengths[i][j + 1]) };
+            lengths[i][j] = if is_same(&wanted[i], &found[j]) {
+                lengths[i + 1][j + 1] + 1
+            } else {
+                lengths[i + 1][j].max(lengths[i][j + 1])
+            };
         }
     }
     let (mut i, mut j, mut steps) = (0, 0, Vec::new());

@@ -15,7 +15,9 @@ const TIME_TOLERANCE: Duration = Duration::from_millis(500);
 
 pub(super) fn verify_calls(observations: &impl Observations, calls: &Calls) -> Option<Difference> {
     let Calls { node, is_exact, wanted, target, handlers } = calls;
-    let check_target = target.as_ref().and_then(|(target, spot)| check_target(observations, target, *spot, *is_exact && wanted.is_empty()));
+    let check_target = target
+        .as_ref()
+        .and_then(|(target, spot)| check_target(observations, target, *spot, *is_exact && wanted.is_empty()));
     if check_target.is_some() {
         return check_target;
     }
@@ -51,7 +53,10 @@ pub(super) fn verify_calls(observations: &impl Observations, calls: &Calls) -> O
         })
         .collect();
     // The calls of `includes` cannot be derived from all calls.
-    let fix = is_exact.then(|| Fix::List { node: node.clone(), items: steps.iter().filter_map(|step| listed(step, &made)).collect() });
+    let fix = is_exact.then(|| Fix::List {
+        node: node.clone(),
+        items: steps.iter().filter_map(|step| listed(step, &made)).collect(),
+    });
     let text = format!("calls: expected (-) and made (+)\n{}", lines.join("\n"));
     Some(Difference::new(node.spot, text).with_fix(fix))
 }

@@ -25,13 +25,15 @@ pub(super) fn verify_object(
         (Some(value), false) => {
             let mut mismatches = Vec::new();
             if let Some(pattern) = matches {
-                pattern.compare(Some(&value), "", &mut mismatches, &mut |predicate, value| answers.ask(predicate, value));
+                pattern
+                    .compare(Some(&value), "", &mut mismatches, &mut |predicate, value| answers.ask(predicate, value));
             }
             let values = Values::of(&value);
             let shown = |mismatch: Mismatch| {
                 // The value itself is kept for `--update`, which writes it into the author's file.
                 let hidden = values.as_ref().zip(mismatch.found.as_ref()).map(|(values, found)| {
-                    let path: Vec<String> = mismatch.path.split(['.', '[']).filter(|key| !key.is_empty()).map(str::to_owned).collect();
+                    let path: Vec<String> =
+                        mismatch.path.split(['.', '[']).filter(|key| !key.is_empty()).map(str::to_owned).collect();
                     values.shown_at(&path, found)
                 });
                 of_mismatch(&target.to_string(), mismatch, hidden)
@@ -41,7 +43,11 @@ pub(super) fn verify_object(
     }
 }
 
-pub(super) fn verify_index(observations: &impl Observations, index: &IndexExpectation, answers: &mut Answers) -> Vec<Difference> {
+pub(super) fn verify_index(
+    observations: &impl Observations,
+    index: &IndexExpectation,
+    answers: &mut Answers,
+) -> Vec<Difference> {
     let IndexExpectation { name, spot, matches } = index;
     let content = match observations.index(name) {
         Ok(content) => content,

@@ -36,7 +36,10 @@ pub(super) fn verify_logs(observations: &impl Observations, logs: &Logs, answers
             (None, Some(line)) => format!("; the most similar line is {}", Value::from(line)),
             (None, None) => String::new(),
         };
-        found.push(Difference::new(*spot, format!("logs: no matching line{place}: {}{hint}", describe(like))).about_line(nearest));
+        found.push(
+            Difference::new(*spot, format!("logs: no matching line{place}: {}{hint}", describe(like)))
+                .about_line(nearest),
+        );
     }
     for LogPattern { spot, like } in &logs.excludes {
         if let Some(line) = lines.iter().find(|line| passes(like, line)) {
@@ -53,10 +56,14 @@ fn nearest_line<'l>(like: &Pattern, lines: &'l [Value]) -> Option<&'l str> {
     let wanted: Vec<&str> = wanted.split_whitespace().collect();
     let likeness = |line: &str| {
         let found: Vec<&str> = line.split_whitespace().collect();
-        let common = align(&wanted, &found, |one, other| one == other).iter().filter(|step| matches!(step, Aligned::Both(..))).count();
+        let common = align(&wanted, &found, |one, other| one == other)
+            .iter()
+            .filter(|step| matches!(step, Aligned::Both(..)))
+            .count();
         (2 * common, wanted.len() + found.len())
     };
     let texts = lines.iter().filter_map(Value::as_str).map(|line| (likeness(line), line));
     let near = texts.filter(|((common, words), _)| 2 * common > *words);
-    near.max_by(|((common, words), _), ((other, others), _)| (common * others).cmp(&(other * words))).map(|(_, line)| line)
+    near.max_by(|((common, words), _), ((other, others), _)| (common * others).cmp(&(other * words)))
+        .map(|(_, line)| line)
 }

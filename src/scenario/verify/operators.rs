@@ -14,7 +14,10 @@ use super::difference::{Difference, describe};
 use super::observations::{Exited, Observations, ProbeAnswer};
 use super::targets::check_target;
 
-pub(super) fn verify_background(observations: &impl Observations, background: &BackgroundExpectation) -> Option<Difference> {
+pub(super) fn verify_background(
+    observations: &impl Observations,
+    background: &BackgroundExpectation,
+) -> Option<Difference> {
     let BackgroundExpectation { target, spot, running } = background;
     let wrong_target = check_target(observations, target, *spot, running.is_empty());
     if wrong_target.is_some() {
@@ -36,12 +39,18 @@ pub(super) fn verify_background(observations: &impl Observations, background: &B
 pub(super) fn verify_metrics(observations: &impl Observations, metrics: &[MetricExpectation]) -> Vec<Difference> {
     let samples = match observations.metrics() {
         Ok(samples) => samples,
-        Err(error) => return metrics.iter().map(|metric| Difference::new(metric.spot, format!("metrics: {error}"))).collect(),
+        Err(error) => {
+            return metrics.iter().map(|metric| Difference::new(metric.spot, format!("metrics: {error}"))).collect();
+        }
     };
     let differences = metrics.iter().filter(|metric| !metric.value.allows(metric.sum(&samples))).map(|metric| {
         let (sum, exact) = (metric.sum(&samples), metric.value.exact);
         let lines: Vec<String> = metric.named(&samples).map(|sample| format!("    {sample}")).collect();
-        let there = if lines.is_empty() { "there are no samples".to_owned() } else { format!("the samples are\n{}", lines.join("\n")) };
+        let there = if lines.is_empty() {
+            "there are no samples".to_owned()
+        } else {
+            format!("the samples are\n{}", lines.join("\n"))
+        };
         let fix = exact.map(|spot| Fix::Scalar { spot, value: number(sum) });
         let text = format!("metrics: {metric}: expected {}, found {sum}; {there}", metric.value);
         Difference::new(exact.unwrap_or(metric.spot), text).with_fix(fix)
@@ -63,20 +72,32 @@ pub(super) fn verify_exit(exit: Option<Exited>, expected: &ExpectedExit, answers
         like.passes(&Value::from(exit.message.as_str()), &mut |asked, value| answers.ask(asked, value))
     };
     if i64::from(exit.code) != *code {
-        return Some(Difference::new(*spot, format!("exit: expected code {code}, found {}: {}", exit.code, exit.message)));
+        return Some(Difference::new(
+            *spot,
+            format!("exit: expected code {code}, found {}: {}", exit.code, exit.message),
+        ));
     }
     let message = message.as_ref().filter(|like| !is_like(like, answers))?;
     Some(Difference::new(*spot, format!("exit: expected {}, found {:?}", describe(message), exit.message)))
 }
 
-pub(super) fn verify_pause(observations: &impl Observations, (spot, is_expected): (SourceSpan, bool)) -> Option<Difference> {
+pub(super) fn verify_pause(
+    observations: &impl Observations,
+    (spot, is_expected): (SourceSpan, bool),
+) -> Option<Difference> {
     let causes = observations.pauses();
-    let state = if causes.is_empty() { "running".to_owned() } else { format!("paused because of {}", causes.join(", ")) };
+    let state =
+        if causes.is_empty() { "running".to_owned() } else { format!("paused because of {}", causes.join(", ")) };
     let wanted = if is_expected { "paused" } else { "running" };
-    (is_expected == causes.is_empty()).then(|| Difference::new(spot, format!("paused: expected {wanted}, found {state}")))
+    (is_expected == causes.is_empty())
+        .then(|| Difference::new(spot, format!("paused: expected {wanted}, found {state}")))
 }
 
-pub(super) fn verify_probes(probed: Option<&ProbeAnswer>, expected: &ExpectedProbes, answers: &mut Answers) -> Vec<Difference> {
+pub(super) fn verify_probes(
+    probed: Option<&ProbeAnswer>,
+    expected: &ExpectedProbes,
+    answers: &mut Answers,
+) -> Vec<Difference> {
     let ExpectedProbes { spot, status, results, message } = expected;
     let Some(ProbeAnswer { status: found, body }) = probed else {
         return vec![Difference::new(*spot, "probes: the operator does not run")];

@@ -9,17 +9,28 @@ use super::difference::Difference;
 use super::observations::Observations;
 
 /// Returns a predicate for a named object. An unknown or ambiguous name matches nothing.
-pub(super) fn is_about<'t, W: Observations>(observations: &W, target: &'t Target) -> impl Fn(&Subject) -> bool + use<'t, W> {
+pub(super) fn is_about<'t, W: Observations>(
+    observations: &W,
+    target: &'t Target,
+) -> impl Fn(&Subject) -> bool + use<'t, W> {
     let wanted = observations.object(target).ok().map(|observed| observed.subject);
     move |subject: &Subject| {
-        let is_like = |wanted: &Subject| wanted.group == subject.group && wanted.kind == subject.kind && wanted.name == subject.name;
-        wanted.as_ref().is_some_and(is_like) && target.namespace.as_ref().is_none_or(|namespace| *namespace == subject.namespace)
+        let is_like = |wanted: &Subject| {
+            wanted.group == subject.group && wanted.kind == subject.kind && wanted.name == subject.name
+        };
+        wanted.as_ref().is_some_and(is_like)
+            && target.namespace.as_ref().is_none_or(|namespace| *namespace == subject.namespace)
     }
 }
 
 /// Checks the name in an expectation of nothing: such an expectation holds trivially if the name is ambiguous, or if
 /// the object never existed.
-pub(super) fn check_target(observations: &impl Observations, target: &Target, spot: SourceSpan, is_nothing: bool) -> Option<Difference> {
+pub(super) fn check_target(
+    observations: &impl Observations,
+    target: &Target,
+    spot: SourceSpan,
+    is_nothing: bool,
+) -> Option<Difference> {
     let observed = match observations.object(target) {
         Ok(observed) => observed,
         Err(error) => return Some(Difference::new(spot, error)),

@@ -13,7 +13,11 @@ use super::difference::Difference;
 use super::observations::Observations;
 use super::targets::{check_target, is_about};
 
-pub(super) fn verify_events(observations: &impl Observations, events: &Events, answers: &mut Answers) -> Option<Difference> {
+pub(super) fn verify_events(
+    observations: &impl Observations,
+    events: &Events,
+    answers: &mut Answers,
+) -> Option<Difference> {
     let Events { spot, like, target, count } = events;
     let check_target = target.as_ref().and_then(|target| check_target(observations, target, *spot, count.allows(0)));
     if check_target.is_some() {
@@ -22,12 +26,14 @@ pub(super) fn verify_events(observations: &impl Observations, events: &Events, a
     let about = target.as_ref().map(|target| is_about(observations, target));
     let all = observations.events();
     let mut is_like = |event: &Value| {
-        let mut passes =
-            |(key, pattern): &(String, Pattern)| pattern.passes(&event[key.as_str()], &mut |asked, value| answers.ask(asked, value));
+        let mut passes = |(key, pattern): &(String, Pattern)| {
+            pattern.passes(&event[key.as_str()], &mut |asked, value| answers.ask(asked, value))
+        };
         like.iter().all(&mut passes) && about.as_ref().is_none_or(|about| about(&involved(event)))
     };
     // A repeated event is one object with a count.
-    let number: u64 = all.iter().filter(|event| is_like(event)).map(|event| event["count"].as_u64().unwrap_or(1).max(1)).sum();
+    let number: u64 =
+        all.iter().filter(|event| is_like(event)).map(|event| event["count"].as_u64().unwrap_or(1).max(1)).sum();
     if count.allows(number) {
         return None;
     }
@@ -35,11 +41,21 @@ pub(super) fn verify_events(observations: &impl Observations, events: &Events, a
         .iter()
         .map(|event| {
             let text = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
-            let line = format!("{} {}: {} (count {})", text("type"), text("reason"), text("message"), event["count"].as_u64().unwrap_or(1));
+            let line = format!(
+                "{} {}: {} (count {})",
+                text("type"),
+                text("reason"),
+                text("message"),
+                event["count"].as_u64().unwrap_or(1)
+            );
             format!("    {}", visible::one_line(&line))
         })
         .collect();
-    let there = if lines.is_empty() { "there are no events".to_owned() } else { format!("the events are\n{}", lines.join("\n")) };
+    let there = if lines.is_empty() {
+        "there are no events".to_owned()
+    } else {
+        format!("the events are\n{}", lines.join("\n"))
+    };
     let fix = count.exact.map(|spot| Fix::Scalar { spot, value: number.into() });
     Some(Difference::new(*spot, format!("events: expected {count}, found {number}; {there}")).with_fix(fix))
 }
@@ -70,7 +86,8 @@ pub(super) fn verify_requests(observations: &impl Observations, requests: &Reque
                     let is_object = request.group == observed.subject.group
                         && request.plural == observed.plural
                         && request.name == observed.subject.name;
-                    let is_in_namespace = target.namespace.as_ref().is_none_or(|namespace| *namespace == request.namespace);
+                    let is_in_namespace =
+                        target.namespace.as_ref().is_none_or(|namespace| *namespace == request.namespace);
                     request.verb == *verb && is_object && is_in_namespace
                 }
                 _ => false,

@@ -1,5 +1,5 @@
-//! Warnings about allowed but probably unintended code: unused results, results of methods that return nothing, paths that may be absent, and
-//! hidden functions.
+//! Warnings about allowed but probably unintended code: unused results, results of methods that return nothing, paths
+//! that may be absent, and hidden functions.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,14 @@ use crate::script::interface::problem::{Problem, Severity};
 use crate::script::language::arguments;
 
 /// Warns if a binding's function returns an unused value, or returns nothing although it is called for its result.
-pub(super) fn check_returns(code: &Code, unit: &Unit, kind: BindingKind, place: &SourcePosition, binding: usize, report: &mut Report) {
+pub(super) fn check_returns(
+    code: &Code,
+    unit: &Unit,
+    kind: BindingKind,
+    place: &SourcePosition,
+    binding: usize,
+    report: &mut Report,
+) {
     let returns = || {
         unit.uses.iter().filter_map(|usage| match usage.what {
             What::Return(value) => Some((usage.position, value)),
@@ -34,7 +41,11 @@ pub(super) fn check_returns(code: &Code, unit: &Unit, kind: BindingKind, place: 
                 let hint = "deny a request by `throw reject(\"why\", 403)`";
                 report.add(Problem {
                     length: spot.length,
-                    ..warn(code.source.place(spot), "`return false` allows the request: results of webhooks are ignored", hint)
+                    ..warn(
+                        code.source.place(spot),
+                        "`return false` allows the request: results of webhooks are ignored",
+                        hint,
+                    )
                 });
             }
         }
@@ -43,7 +54,11 @@ pub(super) fn check_returns(code: &Code, unit: &Unit, kind: BindingKind, place: 
         {
             let what = if unit.name.is_empty() { "this code".to_owned() } else { format!("`{}`", unit.name) };
             let message = format!("{what} never returns a value, and is called for nothing else");
-            report.add(warn(place.clone(), &message, "a result needs an explicit `return value`: the last statement does not count"));
+            report.add(warn(
+                place.clone(),
+                &message,
+                "a result needs an explicit `return value`: the last statement does not count",
+            ));
         }
         _ => {}
     }
@@ -71,7 +86,8 @@ pub(super) fn check_paths(code: &Code, has_value: bool, report: &mut Report) {
 
 /// Warns about functions that hide a host function, and about closures that all capture the same item of a loop.
 pub(super) fn check_code(code: &Code, catalogue: &Catalogue, report: &mut Report) {
-    for unit in code.units.iter().filter(|unit| !unit.is_closure() && catalogue.is_host(&unit.name, unit.params.len())) {
+    for unit in code.units.iter().filter(|unit| !unit.is_closure() && catalogue.is_host(&unit.name, unit.params.len()))
+    {
         let Some(&(spot, _)) = code.source.function(&unit.name, unit.params.len()) else { continue };
         let message = format!("`{}` hides a function of kopfd with the same name", unit.name);
         report.add(code.source.problem(Severity::Warning, spot, message, Some("choose another name".to_owned())));
@@ -81,7 +97,9 @@ pub(super) fn check_code(code: &Code, catalogue: &Catalogue, report: &mut Report
         if let What::Closure { loop_variable: Some(name), passed_to: Some(function), .. } = &usage.what
             && matches!(function.as_str(), "subhandler" | "transform" | "push")
         {
-            let message = format!("the closure sees `{name}` as the loop leaves it, the last item, whatever item it was made for");
+            let message = format!(
+                "the closure sees `{name}` as the loop leaves it, the last item, whatever item it was made for"
+            );
             let hint = match function.as_str() {
                 "subhandler" => format!("pass the item by `#{{param: {name}}}`, and take `|param|`"),
                 _ => format!("copy the item inside of the loop: `let item = {name};`"),
@@ -92,7 +110,8 @@ pub(super) fn check_code(code: &Code, catalogue: &Catalogue, report: &mut Report
     }
 }
 
-/// Methods that change their value in place and return `()`, with their numbers of arguments, and what returns the changed value.
+/// Methods that change their value in place and return `()`, with their numbers of arguments, and what returns the
+/// changed value.
 const IN_PLACE: &[(&str, &[usize], &str)] = &[
     ("append", &[1], "`list + other`"),
     ("clear", &[0], "an empty value"),
@@ -134,11 +153,14 @@ const VALUED: [&str; 16] = [
     "zip",
 ];
 
-/// Warns about used results of methods that return nothing, and about `reduce` without a start. The last value of an expression is used.
+/// Warns about used results of methods that return nothing, and about `reduce` without a start. The last value of an
+/// expression is used.
 pub(super) fn check_values(code: &Code, is_expression: bool, report: &mut Report) {
     let all = || std::iter::once(&code.top).chain(&code.units);
     let closures = all().flat_map(|unit| &unit.uses).filter_map(|usage| match &usage.what {
-        What::Closure { name, passed_to: Some(function), .. } if VALUED.contains(&function.as_str()) => Some(name.as_str()),
+        What::Closure { name, passed_to: Some(function), .. } if VALUED.contains(&function.as_str()) => {
+            Some(name.as_str())
+        }
         _ => None,
     });
     let closures: BTreeSet<&str> = closures.collect();
@@ -148,17 +170,25 @@ pub(super) fn check_values(code: &Code, is_expression: bool, report: &mut Report
         for usage in &unit.uses {
             let (name, count, value_use) = match &usage.what {
                 What::Method { name, arguments, value_use } => (name, arguments.len(), *value_use),
-                What::Call { namespace, name, arguments, value_use } if namespace.is_empty() && !arguments.is_empty() => {
+                What::Call { namespace, name, arguments, value_use }
+                    if namespace.is_empty() && !arguments.is_empty() =>
+                {
                     (name, arguments.len() - 1, *value_use)
                 }
                 _ => continue,
             };
-            let is_used = matches!(value_use, ValueUse::Used | ValueUse::Returned) || (value_use == ValueUse::Last && uses_last);
+            let is_used =
+                matches!(value_use, ValueUse::Used | ValueUse::Returned) || (value_use == ValueUse::Last && uses_last);
             let found = IN_PLACE.iter().find(|(known, counts, _)| known == name && counts.contains(&count));
             if let Some((_, _, instead)) = found.filter(|_| is_used && code.functions(name).next().is_none()) {
                 let message = format!("`{name}` changes its value in place and returns `()`, which is used here");
                 let spot = spot_of(usage.position, name.chars().count());
-                report.add(code.source.problem(Severity::Warning, spot, message, Some(format!("{instead} returns it"))));
+                report.add(code.source.problem(
+                    Severity::Warning,
+                    spot,
+                    message,
+                    Some(format!("{instead} returns it")),
+                ));
             }
             if let What::Method { name, arguments, .. } = &usage.what {
                 check_start(code, name, arguments, usage, report);

@@ -1,8 +1,8 @@
-//! The requests that scripts send to the cluster, found by executing all code abstractly: from each binding through functions, closures and
-//! imports, with all values that variables may have.
+//! The requests that scripts send to the cluster, found by executing all code abstractly: from each binding through
+//! functions, closures and imports, with all values that variables may have.
 //!
-//! A value that cannot be known is said to be unknown; it is never guessed. Names of kinds, of objects and of namespaces are literal texts,
-//! constants, parts of the handled object, or come from templates.
+//! A value that cannot be known is said to be unknown; it is never guessed. Names of kinds, of objects and of
+//! namespaces are literal texts, constants, parts of the handled object, or come from templates.
 
 use super::facts::{Step, To, Unit, Value, What};
 use super::program::{Code, Program};
@@ -22,7 +22,8 @@ mod walk;
 use value::Values;
 use walk::Analysis;
 
-/// Returns the requests and effects of a declaration's code. `inlines` has the compiled inline code of bindings, by their numbers.
+/// Returns the requests and effects of a declaration's code. `inlines` has the compiled inline code of bindings, by
+/// their numbers.
 pub(super) fn find<'a>(declaration: &'a Declaration, program: &'a Program, inlines: &[(usize, &'a Code)]) -> Calls {
     let codes = program.files().chain(inlines.iter().map(|(_, code)| *code)).collect();
     let mut analysis = Analysis::new(program, &declaration.root, codes);
@@ -71,7 +72,8 @@ fn note_patches(analysis: &mut Analysis<'_>, index: usize, binding: &Binding, un
         None => unit.params.iter().any(|param| param == name),
     };
     let returns = unit.uses.iter().any(|usage| matches!(usage.what, What::Return(Value::False | Value::Something)));
-    let of_operator = [BindingKind::Startup, BindingKind::Activity, BindingKind::Login, BindingKind::Schedule, BindingKind::Hook];
+    let of_operator =
+        [BindingKind::Startup, BindingKind::Activity, BindingKind::Login, BindingKind::Schedule, BindingKind::Hook];
     let has_object = !of_operator.contains(&binding.kind);
     if has_object && (returns || uses("patch") || uses("kwargs")) {
         analysis.calls.patching.insert(index);

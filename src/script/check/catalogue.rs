@@ -8,9 +8,10 @@ use rhai::{Array, Blob, Engine, FnPtr, ImmutableString, Map};
 use crate::script::interpreter::engine::host_types;
 
 /// Functions that the interpreter handles itself, with their numbers of arguments.
-const KEYWORDS: &[(&str, &[usize])] = &[("Fn", &[1]), ("is_def_fn", &[2, 3]), ("is_def_var", &[1]), ("is_shared", &[1]), ("type_of", &[1])];
-/// Functions that only certain kinds of bindings have, including kinds that this version does not run. The receiver of a method is
-/// counted as an argument.
+const KEYWORDS: &[(&str, &[usize])] =
+    &[("Fn", &[1]), ("is_def_fn", &[2, 3]), ("is_def_var", &[1]), ("is_shared", &[1]), ("type_of", &[1])];
+/// Functions that only certain kinds of bindings have, including kinds that this version does not run. The receiver of
+/// a method is counted as an argument.
 const ANNOUNCED: &[(&str, &[usize])] = &[("execute", &[0]), ("subhandler", &[2, 3]), ("transform", &[2])];
 /// Methods of functions, with the arguments of the function.
 const OPEN: &[&str] = &["call", "curry"];
@@ -30,10 +31,17 @@ pub(super) struct Catalogue {
 impl Catalogue {
     /// Returns the functions of an interpreter.
     pub(super) fn of(engine: &Engine) -> Self {
-        let mut catalogue = Self { global: Functions::new(), modules: BTreeMap::new(), plain: BTreeSet::new(), host: Functions::new() };
-        let named = |info: rhai::FuncInfo<'_>| Some((info.namespace.to_string(), info.metadata.name.to_string(), info.metadata.num_params));
+        let mut catalogue =
+            Self { global: Functions::new(), modules: BTreeMap::new(), plain: BTreeSet::new(), host: Functions::new() };
+        let named = |info: rhai::FuncInfo<'_>| {
+            Some((info.namespace.to_string(), info.metadata.name.to_string(), info.metadata.num_params))
+        };
         for (namespace, name, arity) in engine.collect_fn_metadata(None, named, true) {
-            let functions = if namespace.is_empty() { &mut catalogue.global } else { catalogue.modules.entry(namespace).or_default() };
+            let functions = if namespace.is_empty() {
+                &mut catalogue.global
+            } else {
+                catalogue.modules.entry(namespace).or_default()
+            };
             functions.entry(name).or_default().insert(arity);
         }
         for (name, arities) in KEYWORDS.iter().chain(ANNOUNCED) {
@@ -41,8 +49,11 @@ impl Catalogue {
         }
         // `names` refuses it, with a hint.
         catalogue.global.remove("exit");
-        catalogue.plain =
-            plain(engine, true).into_iter().map(|(name, _)| name).chain(KEYWORDS.iter().map(|(name, _)| (*name).to_owned())).collect();
+        catalogue.plain = plain(engine, true)
+            .into_iter()
+            .map(|(name, _)| name)
+            .chain(KEYWORDS.iter().map(|(name, _)| (*name).to_owned()))
+            .collect();
         catalogue.plain.extend(["execute", "subhandler"].map(str::to_owned));
         catalogue.plain.remove("exit");
         for (name, arity) in plain(engine, false) {
@@ -91,16 +102,23 @@ fn is_word(name: &str) -> bool {
     name.starts_with(|c: char| c.is_alphabetic()) && !name.contains('$')
 }
 
-/// Returns the functions that are not methods: their first parameter is not a text, a collection, or a value of the host.
+/// Returns the functions that are not methods: their first parameter is not a text, a collection, or a value of the
+/// host.
 fn plain(engine: &Engine, with_packages: bool) -> Vec<(String, usize)> {
-    let receivers =
-        [TypeId::of::<Array>(), TypeId::of::<Map>(), TypeId::of::<Blob>(), TypeId::of::<ImmutableString>(), TypeId::of::<FnPtr>()];
+    let receivers = [
+        TypeId::of::<Array>(),
+        TypeId::of::<Map>(),
+        TypeId::of::<Blob>(),
+        TypeId::of::<ImmutableString>(),
+        TypeId::of::<FnPtr>(),
+    ];
     engine.collect_fn_metadata(
         None,
         |info| {
             let first = info.metadata.param_types.first();
             let is_method = first.is_some_and(|first| receivers.contains(first) || host_types().contains(first));
-            (info.namespace.is_empty() && !is_method).then(|| (info.metadata.name.to_string(), info.metadata.num_params))
+            (info.namespace.is_empty() && !is_method)
+                .then(|| (info.metadata.name.to_string(), info.metadata.num_params))
         },
         with_packages,
     )

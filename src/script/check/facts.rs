@@ -223,8 +223,8 @@ impl Walker {
         Unit { uses: self.uses, locals: self.locals, body: self.body, ..Unit::default() }
     }
 
-    /// The bodies of functions can be read only through the interpreter's own walk over a tree, here one with only that function. It
-    /// visits each statement of the outermost level with a path of one node.
+    /// The bodies of functions can be read only through the interpreter's own walk over a tree, here one with only that
+    /// function. It visits each statement of the outermost level with a path of one node.
     fn walk_body(&mut self, definition: &Shared<ScriptFuncDef>) {
         let mut module = Module::new();
         module.set_script_fn(Shared::clone(definition));
@@ -377,8 +377,10 @@ impl Walker {
 
     fn closure(&mut self, closure: Closure, passed_to: Option<&str>) {
         let Closure { name, captured, position } = closure;
-        let loop_variable =
-            captured.iter().find(|variable| self.loop_variables.contains(&variable.name)).map(|variable| variable.name.clone());
+        let loop_variable = captured
+            .iter()
+            .find(|variable| self.loop_variables.contains(&variable.name))
+            .map(|variable| variable.name.clone());
         for variable in captured.iter().filter(|variable| !variable.is_resolved) {
             self.note(variable.position, What::Variable { namespace: Vec::new(), name: variable.name.clone() });
         }
@@ -486,10 +488,12 @@ fn argument_of(expression: &Expr) -> Argument {
     match expression {
         Expr::Variable(parts, ..) if parts.2.is_empty() => Argument::Variable(parts.1.to_string()),
         Expr::StringConstant(text, position) => Argument::Text(text.to_string(), *position),
-        Expr::Array(items, _) => Argument::List(items.iter().map(|item| text_of(item).map(|text| (text, item.position()))).collect()),
-        Expr::Map(parts, _) => {
-            Argument::Map(parts.0.iter().map(|(key, value)| (key.name.to_string(), key.pos, argument_of(value))).collect())
+        Expr::Array(items, _) => {
+            Argument::List(items.iter().map(|item| text_of(item).map(|text| (text, item.position()))).collect())
         }
+        Expr::Map(parts, _) => Argument::Map(
+            parts.0.iter().map(|(key, value)| (key.name.to_string(), key.pos, argument_of(value))).collect(),
+        ),
         Expr::FnCall(call, _) if call.name == "Fn" && call.args.len() == 1 => {
             text_of(&call.args[0]).map_or(Argument::Other, Argument::Pointer)
         }
@@ -514,13 +518,18 @@ pub(super) struct Captured {
     position: Position,
 }
 
-/// Returns the closure of an expression. A capturing closure is a block that shares the variables and then curries them.
+/// Returns the closure of an expression. A capturing closure is a block that shares the variables and then curries
+/// them.
 pub(super) fn closure_of(expression: &Expr) -> Option<Closure> {
     match expression {
         Expr::DynamicConstant(value, position) => {
             let pointer = value.read_lock::<FnPtr>()?;
             let name = pointer.fn_name();
-            name.starts_with("anon$").then(|| Closure { name: name.to_owned(), captured: Vec::new(), position: *position })
+            name.starts_with("anon$").then(|| Closure {
+                name: name.to_owned(),
+                captured: Vec::new(),
+                position: *position,
+            })
         }
         Expr::FnCall(call, _) => curried(call),
         Expr::Stmt(block) => match block.statements() {
@@ -538,9 +547,11 @@ fn curried(call: &FnCallExpr) -> Option<Closure> {
     }
     let (closure, variables) = call.args.split_first()?;
     let captured = variables.iter().map(|variable| match variable {
-        Expr::Variable(parts, short, position) => {
-            Some(Captured { name: parts.1.to_string(), is_resolved: parts.0.is_some() || short.is_some(), position: *position })
-        }
+        Expr::Variable(parts, short, position) => Some(Captured {
+            name: parts.1.to_string(),
+            is_resolved: parts.0.is_some() || short.is_some(),
+            position: *position,
+        }),
         _ => None,
     });
     Some(Closure { captured: captured.collect::<Option<_>>()?, ..closure_of(closure)? })

@@ -1,7 +1,7 @@
 //! The code reachable from a binding: its functions and closures, and their use of the values from the host.
 //!
-//! The walk starts with the arguments of the handler function, and follows calls to other functions of scripts with the passed arguments,
-//! and closures with their captured variables. Each function is visited once per kind of caller.
+//! The walk starts with the arguments of the handler function, and follows calls to other functions of scripts with the
+//! passed arguments, and closures with their captured variables. Each function is visited once per kind of caller.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -50,7 +50,9 @@ impl CodeContext {
             Self::Function(_) => "do it in a handler",
             Self::Expression => "do it in a handler: an expression only looks at its arguments",
             Self::TopLevel => "do it in a function: the top level runs once, when the file is loaded",
-            Self::Transform => "do it before: a transformation only changes the body that it is given, and may run again",
+            Self::Transform => {
+                "do it before: a transformation only changes the body that it is given, and may run again"
+            }
         }
     }
 
@@ -149,7 +151,9 @@ impl<'a> Walk<'a> {
     fn judge(&mut self, code: &Code, usage: &Use, code_context: CodeContext, types: &Types) {
         match &usage.what {
             What::Call { namespace, name, .. } => {
-                if let Some(effect) = HostEffect::of_call(namespace, name).filter(|effect| !code_context.allows(*effect)) {
+                if let Some(effect) =
+                    HostEffect::of_call(namespace, name).filter(|effect| !code_context.allows(*effect))
+                {
                     let shown = namespace.iter().chain([name]).map(String::as_str).collect::<Vec<_>>().join("::");
                     self.refuse(code, usage, &shown, effect, code_context);
                 }
@@ -174,10 +178,14 @@ impl<'a> Walk<'a> {
                 format!("`{shown}` is for handlers of changes only"),
                 Some("sub-handlers belong to create, update, delete, resume and field handlers"),
             ),
-            (HostEffect::Answer, _) => (format!("`{shown}` is for hooks only"), Some("a hook returns it: `return respond(202, body);`")),
+            (HostEffect::Answer, _) => {
+                (format!("`{shown}` is for hooks only"), Some("a hook returns it: `return respond(202, body);`"))
+            }
             (_, CodeContext::Expression) => (
                 format!("`{shown}` is not available in expressions"),
-                Some("an expression only looks at its arguments: it does not write, wait, log, or depend on time or chance"),
+                Some(
+                    "an expression only looks at its arguments: it does not write, wait, log, or depend on time or chance",
+                ),
             ),
             _ => (format!("`{shown}` is not available in {}", code_context.title()), Some(code_context.advice())),
         };
@@ -202,7 +210,10 @@ impl<'a> Walk<'a> {
         };
         if !known.contains(&name.as_str()) {
             let hint = did_you_mean(name, methods.iter().chain(properties).copied());
-            let all = methods.iter().map(|method| format!("{method}()")).chain(properties.iter().map(|name| (*name).to_owned()));
+            let all = methods
+                .iter()
+                .map(|method| format!("{method}()"))
+                .chain(properties.iter().map(|name| (*name).to_owned()));
             let all = format!("`{root}` has {}", all.collect::<Vec<_>>().join(", "));
             self.error(code, first, name, format!("`{root}` has no {noun} `{name}`"), hint.or(Some(all)));
             return;
@@ -229,7 +240,14 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn judge_assignment(&mut self, code: &Code, usage: &Use, (root, kind): (&str, &str), steps: &[Step], code_context: CodeContext) {
+    fn judge_assignment(
+        &mut self,
+        code: &Code,
+        usage: &Use,
+        (root, kind): (&str, &str),
+        steps: &[Step],
+        code_context: CodeContext,
+    ) {
         let is_view = arguments::VIEWS.contains(&kind);
         let is_handle = matches!(kind, "patch" | "memo" | "shared" | "settings" | "logger" | "stopped" | "warnings");
         let found = match steps.first() {
@@ -243,7 +261,9 @@ impl<'a> Walk<'a> {
                 };
                 Some((format!("assigning to `{root}` only replaces the variable, and changes nothing else"), hint))
             }
-            Some(_) if is_view => Some((format!("`{root}` cannot be changed: the object is read-only"), view_hint(kind, steps))),
+            Some(_) if is_view => {
+                Some((format!("`{root}` cannot be changed: the object is read-only"), view_hint(kind, steps)))
+            }
             Some(_) if code_context == CodeContext::Expression && matches!(kind, "patch" | "memo") => {
                 Some((format!("`{root}` is read-only in expressions"), "change it in a handler".to_owned()))
             }
@@ -268,7 +288,10 @@ impl<'a> Walk<'a> {
                         self.check_subhandler(code, argument, usage);
                     }
                 }
-                let Some((target_code, target)) = target(self.program, code, unit, namespace, name, arguments.len()) else { return };
+                let Some((target_code, target)) = target(self.program, code, unit, namespace, name, arguments.len())
+                else {
+                    return;
+                };
                 let passed = target.params.iter().zip(arguments).filter_map(|(param, argument)| match argument {
                     Argument::Variable(variable) => types.get(variable).map(|kind| (param.clone(), kind.clone())),
                     _ => None,
@@ -278,14 +301,19 @@ impl<'a> Walk<'a> {
             }
             What::Closure { name, passed_to, captured, .. } => {
                 let Some(closure) = code.functions(name).next() else { return };
-                let mut inner: Types =
-                    captured.iter().filter_map(|variable| types.get(variable).map(|kind| (variable.clone(), kind.clone()))).collect();
+                let mut inner: Types = captured
+                    .iter()
+                    .filter_map(|variable| types.get(variable).map(|kind| (variable.clone(), kind.clone())))
+                    .collect();
                 if passed_to.as_deref() == Some("subhandler") {
                     let known = arguments::known(BindingKind::Change);
                     let own = closure.params.iter().skip(captured.len());
-                    inner.extend(own.filter(|param| known.contains(&param.as_str())).map(|param| (param.clone(), param.clone())));
+                    inner.extend(
+                        own.filter(|param| known.contains(&param.as_str())).map(|param| (param.clone(), param.clone())),
+                    );
                 }
-                let code_context = if passed_to.as_deref() == Some("transform") { CodeContext::Transform } else { code_context };
+                let code_context =
+                    if passed_to.as_deref() == Some("transform") { CodeContext::Transform } else { code_context };
                 self.visit(code, closure, code_context, inner);
             }
             _ => {}
@@ -400,7 +428,13 @@ fn view_hint(kind: &str, steps: &[Step]) -> String {
         To::Property(name) => Some(name),
         _ => None,
     });
-    let is_word = |name: &str| name.chars().all(|c| c.is_alphanumeric() || c == '_') && !name.starts_with(|c: char| c.is_numeric());
-    let way = names.fold(start.to_owned(), |way, name| if is_word(name) { format!("{way}.{name}") } else { format!("{way}[{name:?}]") });
+    let is_word = |name: &str| {
+        name.chars().all(|c| c.is_alphanumeric() || c == '_') && !name.starts_with(|c: char| c.is_numeric())
+    };
+    let way =
+        names.fold(
+            start.to_owned(),
+            |way, name| if is_word(name) { format!("{way}.{name}") } else { format!("{way}[{name:?}]") },
+        );
     format!("assign to `{way}`")
 }

@@ -35,7 +35,8 @@ pub(super) fn check(code: &Code, declaration: &Declaration, report: &mut Report)
     for usage in std::iter::once(&code.top).chain(&code.units).flat_map(|unit| &unit.uses) {
         let What::Call { namespace, name, arguments, .. } = &usage.what else { continue };
         let is_own = namespace.is_empty() && code.functions(name).next().is_some();
-        if let ([module], "run", [Argument::Text(program, _), Argument::List(given), ..]) = (&namespace[..], name.as_str(), &arguments[..])
+        if let ([module], "run", [Argument::Text(program, _), Argument::List(given), ..]) =
+            (&namespace[..], name.as_str(), &arguments[..])
             && module == "exec"
             && let Some((argument, wrong)) = outside::refused_arguments(declaration, program, given)
         {
@@ -51,7 +52,9 @@ pub(super) fn check(code: &Code, declaration: &Declaration, report: &mut Report)
         }
         for (index, argument) in arguments.iter().enumerate().filter(|_| !is_own) {
             let Argument::Text(text, position) = argument else { continue };
-            if let Some(wrong) = judge(declaration, namespace.first().map(String::as_str), name, (index, arguments.len()), text) {
+            if let Some(wrong) =
+                judge(declaration, namespace.first().map(String::as_str), name, (index, arguments.len()), text)
+            {
                 report_finding(code, usage, *position, text, wrong, report);
             }
         }
@@ -82,15 +85,21 @@ pub(super) fn templates<'a>(codes: impl Iterator<Item = &'a Code>) -> Rendered {
     rendered
 }
 
-fn judge(declaration: &Declaration, module: Option<&str>, name: &str, (index, count): (usize, usize), text: &str) -> Option<Wrong> {
+fn judge(
+    declaration: &Declaration,
+    module: Option<&str>,
+    name: &str,
+    (index, count): (usize, usize),
+    text: &str,
+) -> Option<Wrong> {
     match (module, name, index) {
         (None, "template", 0) => {
             let wrong = template_function::check(&declaration.root, text).err()?;
             Some((wrong.message, neighbour(&declaration.root, text).or(wrong.hint)))
         }
-        (None, "template_text", 0) => {
-            template_function::check_text(text).err().map(|message| (message, Some(template_function::SYNTAX.to_owned())))
-        }
+        (None, "template_text", 0) => template_function::check_text(text)
+            .err()
+            .map(|message| (message, Some(template_function::SYNTAX.to_owned()))),
         (None, "env", 0) => forbidden_variable(declaration, text),
         (None, "quantity", 0) => {
             let hint = "a quantity is a number, maybe with a suffix: `500Mi`, `100m`, `2k`";
@@ -105,7 +114,8 @@ fn judge(declaration: &Declaration, module: Option<&str>, name: &str, (index, co
             moments::moment(text).err().map(|message| (message, Some(hint.to_owned())))
         }
         (Some("regex"), name, 0) if name != "escape" => {
-            let hint = "a sign that is meant as it is needs a backslash, which is written `\\\\` in double quotes: \"\\\\(\"";
+            let hint =
+                "a sign that is meant as it is needs a backslash, which is written `\\\\` in double quotes: \"\\\\(\"";
             patterns::compile(text).err().map(|message| (message, Some(hint.to_owned())))
         }
         (Some("k8s"), "get" | "exists" | "list" | "patch" | "patch_status" | "scale" | "wait" | "watch_until", 0)
@@ -114,7 +124,9 @@ fn judge(declaration: &Declaration, module: Option<&str>, name: &str, (index, co
             forbidden_host(declaration, text)
         }
         (Some("k8s"), "delete", 0) if count > 1 => wrong_kind(text),
-        (Some("sql"), "query" | "execute" | "transaction" | "ident" | "literal", 0) => outside::unlisted_connection(declaration, text),
+        (Some("sql"), "query" | "execute" | "transaction" | "ident" | "literal", 0) => {
+            outside::unlisted_connection(declaration, text)
+        }
         (Some("exec"), "run", 0) => outside::unlisted_program(declaration, text),
         (Some("file"), "read" | "read_bytes", 0) => outside::unlisted_file(declaration, text),
         (Some("file"), "list", 0) => outside::unlisted_files(declaration, text),
@@ -151,7 +163,10 @@ fn forbidden_host(declaration: &Declaration, text: &str) -> Option<Wrong> {
         Ok(_) => return Some((format!("{text:?} does not begin with https:// or http://"), Some(ADDRESS.to_owned()))),
         Err(_) if !text.contains("://") => {
             let rest = text.trim_start_matches('/');
-            return Some((format!("{text:?} does not begin with https:// or http://"), Some(format!("write \"https://{rest}\""))));
+            return Some((
+                format!("{text:?} does not begin with https:// or http://"),
+                Some(format!("write \"https://{rest}\"")),
+            ));
         }
         Err(error) => return Some((format!("{text:?} is no address: {error}"), Some(ADDRESS.to_owned()))),
     };
@@ -159,9 +174,10 @@ fn forbidden_host(declaration: &Declaration, text: &str) -> Option<Wrong> {
     if is_allowed(listed, &url) {
         return None;
     }
-    let host = url
-        .port()
-        .map_or_else(|| url.host_str().unwrap_or_default().to_owned(), |port| format!("{}:{port}", url.host_str().unwrap_or_default()));
+    let host = url.port().map_or_else(
+        || url.host_str().unwrap_or_default().to_owned(),
+        |port| format!("{}:{port}", url.host_str().unwrap_or_default()),
+    );
     let meant = did_you_mean(&host, listed.iter().map(String::as_str));
     let hint = meant.unwrap_or_else(|| format!("list it in the manifest: `allow: {{http: [\"{host}\"]}}`"));
     Some((format!("the host {host} is not listed under `allow.http`"), Some(hint)))
@@ -176,7 +192,14 @@ fn wrong_kind(text: &str) -> Option<Wrong> {
     Some((message, Some("a kind is written like `v1/pods`, `deployments.apps`, or `batch/v1/CronJob`".to_owned())))
 }
 
-fn report_finding(code: &Code, usage: &Use, position: Position, text: &str, (message, hint): Wrong, report: &mut Report) {
+fn report_finding(
+    code: &Code,
+    usage: &Use,
+    position: Position,
+    text: &str,
+    (message, hint): Wrong,
+    report: &mut Report,
+) {
     let position = if position.is_none() { usage.position } else { position };
     let spot = spot_of(position, text.chars().count() + 2);
     report.add(code.source.problem(Severity::Error, spot, message, hint));

@@ -9,8 +9,21 @@ use crate::script::interface::problem::Severity;
 use crate::script::sources::chain::{Link, flatten};
 
 /// Methods that change their value in place. Others may read the variable.
-const CHANGING: [&str; 13] =
-    ["append", "clear", "crop", "insert", "make_lower", "make_upper", "mixin", "push", "replace", "reverse", "set", "sort", "trim"];
+const CHANGING: [&str; 13] = [
+    "append",
+    "clear",
+    "crop",
+    "insert",
+    "make_lower",
+    "make_upper",
+    "mixin",
+    "push",
+    "replace",
+    "reverse",
+    "set",
+    "sort",
+    "trim",
+];
 
 /// Warns about loops that change a copy of each item.
 pub(super) fn check(code: &Code, report: &mut Report) {
@@ -31,8 +44,11 @@ pub(super) fn check(code: &Code, report: &mut Report) {
 
 fn warn(code: &Code, name: &str, position: rhai::Position, report: &mut Report) {
     let spot = spot_of(position, name.chars().count());
-    let message = format!("`{name}` is a copy of the item, which is changed here and never read: the list stays as it is");
-    let hint = format!("write `for ({name}, i) in list {{ list[i].… = …; }}`, or `list.map(|{name}| {{ {name}.… = …; {name} }})`");
+    let message =
+        format!("`{name}` is a copy of the item, which is changed here and never read: the list stays as it is");
+    let hint = format!(
+        "write `for ({name}, i) in list {{ list[i].… = …; }}`, or `list.map(|{name}| {{ {name}.… = …; {name} }})`"
+    );
     report.add(code.source.problem(Severity::Warning, spot, message, Some(hint)));
 }
 
@@ -82,7 +98,9 @@ fn called(name: &str, expression: &Expr) -> Option<Change> {
 
 fn named(name: &str, root: &Expr) -> Option<Change> {
     match root {
-        Expr::Variable(parts, _, position) if parts.2.is_empty() && parts.1.as_str() == name => Some((std::ptr::from_ref(root), *position)),
+        Expr::Variable(parts, _, position) if parts.2.is_empty() && parts.1.as_str() == name => {
+            Some((std::ptr::from_ref(root), *position))
+        }
         _ => None,
     }
 }

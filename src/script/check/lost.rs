@@ -41,7 +41,12 @@ pub(super) fn check(code: &Code, is_handler: impl Fn(&Unit) -> bool, report: &mu
             if code.functions(&name).next().is_none() {
                 let spot = spot_of(position, name.chars().count());
                 let message = format!("`{name}` only makes an error, and `{variable}`, which holds it, is never read");
-                report.add(code.source.problem(Severity::Warning, spot, message, Some(format!("write `throw {name}(…);`"))));
+                report.add(code.source.problem(
+                    Severity::Warning,
+                    spot,
+                    message,
+                    Some(format!("write `throw {name}(…);`")),
+                ));
             }
         }
         for usage in &unit.uses {
@@ -52,18 +57,31 @@ pub(super) fn check(code: &Code, is_handler: impl Fn(&Unit) -> bool, report: &mu
             if namespace.is_empty() && is_unthrown && !is_own && ERRORS.contains(&name.as_str()) {
                 let spot = spot_of(usage.position, name.chars().count());
                 let message = format!("`{name}` only makes an error, and nothing throws it");
-                report.add(code.source.problem(Severity::Error, spot, message, Some(format!("write `throw {name}(…);`"))));
+                report.add(code.source.problem(
+                    Severity::Error,
+                    spot,
+                    message,
+                    Some(format!("write `throw {name}(…);`")),
+                ));
             }
             if namespace.is_empty() && is_lost && !is_own && RETURNING.contains(&name.as_str()) {
                 let spot = spot_of(usage.position, name.chars().count());
-                let message = format!("the result of `{name}` is not used: it returns the changed objects and changes nothing in place");
-                report.add(code.source.problem(Severity::Error, spot, message, Some(format!("write `let o = {name}(o);`"))));
+                let message = format!(
+                    "the result of `{name}` is not used: it returns the changed objects and changes nothing in place"
+                );
+                report.add(code.source.problem(
+                    Severity::Error,
+                    spot,
+                    message,
+                    Some(format!("write `let o = {name}(o);`")),
+                ));
             }
         }
     }
 }
 
-/// Returns the variables that hold a new error and are read nowhere, each with the function that makes the error, and its position.
+/// Returns the variables that hold a new error and are read nowhere, each with the function that makes the error, and
+/// its position.
 fn unread_errors(unit: &Unit) -> Vec<(String, String, Position)> {
     let (mut held, mut read) = (Vec::new(), HashSet::new());
     for statement in &unit.body {
@@ -78,7 +96,9 @@ fn unread_errors(unit: &Unit) -> Vec<(String, String, Position)> {
                     }
                 }
                 Some(ASTNode::Expr(Expr::Variable(parts, ..))) => drop(read.insert(parts.1.to_string())),
-                Some(ASTNode::Stmt(Stmt::Share(shared))) => read.extend(shared.iter().map(|(variable, _)| variable.name.to_string())),
+                Some(ASTNode::Stmt(Stmt::Share(shared))) => {
+                    read.extend(shared.iter().map(|(variable, _)| variable.name.to_string()));
+                }
                 Some(ASTNode::Stmt(Stmt::Export(parts, _))) => drop(read.insert(parts.0.name.to_string())),
                 _ => {}
             }

@@ -40,15 +40,21 @@ impl Names<'_> {
 
     fn check_use(&self, unit: &Unit, usage: &Use, report: &mut Report) {
         let found = match &usage.what {
-            What::Variable { namespace, name } if namespace.is_empty() => self.variable(unit, name).map(|(text, hint)| (name, text, hint)),
-            What::Variable { namespace, name } => self.qualified_variable(unit, namespace, name).map(|(text, hint)| (name, text, hint)),
+            What::Variable { namespace, name } if namespace.is_empty() => {
+                self.variable(unit, name).map(|(text, hint)| (name, text, hint))
+            }
+            What::Variable { namespace, name } => {
+                self.qualified_variable(unit, namespace, name).map(|(text, hint)| (name, text, hint))
+            }
             What::Call { namespace, name, arguments, .. } if namespace.is_empty() => {
                 self.call(unit, name, arguments).map(|(text, hint)| (name, text, hint))
             }
             What::Call { namespace, name, arguments, .. } => {
                 self.qualified_call(unit, namespace, name, arguments.len()).map(|(text, hint)| (name, text, hint))
             }
-            What::Method { name, arguments, .. } => self.method(name, arguments.len()).map(|(text, hint)| (name, text, hint)),
+            What::Method { name, arguments, .. } => {
+                self.method(name, arguments.len()).map(|(text, hint)| (name, text, hint))
+            }
             _ => None,
         };
         if let Some((name, message, hint)) = found {
@@ -80,20 +86,29 @@ impl Names<'_> {
         if self.codes().any(|code| code.has_variable(name)) {
             return Some((
                 message,
-                Some(format!("functions do not see variables of the top level: write `const {name} = …`, or use `memo`")),
+                Some(format!(
+                    "functions do not see variables of the top level: write `const {name} = …`, or use `memo`"
+                )),
             ));
         }
         let of_function = !is_top && !unit.is_closure();
         if of_function && (arguments::is_argument(name) || self.indexes.iter().any(|index| index == name)) {
-            return Some((message, Some(format!("`{name}` is an argument: add it to the parameters of `{}`", unit.name))));
+            return Some((
+                message,
+                Some(format!("`{name}` is an argument: add it to the parameters of `{}`", unit.name)),
+            ));
         }
         if is_top && arguments::is_argument(name) && !self.arguments.is_empty() {
-            return Some((message, Some(format!("`{name}` is no argument here: there are {}", self.arguments.join(", ")))));
+            return Some((
+                message,
+                Some(format!("`{name}` is no argument here: there are {}", self.arguments.join(", "))),
+            ));
         }
         // A closure captures the variables that exist at its creation, before the assignment.
         if let Some(function) = self.assigned_closure(unit, name) {
-            let hint =
-                format!("a closure cannot call itself by the variable that it is assigned to: write `fn {name}({function}) {{ … }}`");
+            let hint = format!(
+                "a closure cannot call itself by the variable that it is assigned to: write `fn {name}({function}) {{ … }}`"
+            );
             return Some((message, Some(hint)));
         }
         let arguments = if is_top { self.arguments } else { &[] };
@@ -110,7 +125,9 @@ impl Names<'_> {
     /// Returns the parameters of a closure that uses the variable it is assigned to.
     fn assigned_closure(&self, unit: &Unit, name: &str) -> Option<String> {
         let assigned = unit.uses.windows(2).find_map(|pair| match (&pair[0].what, &pair[1].what) {
-            (What::Closure { name: closure, captured, .. }, What::Declaration { name: declared, .. }) if declared == name => {
+            (What::Closure { name: closure, captured, .. }, What::Declaration { name: declared, .. })
+                if declared == name =>
+            {
                 Some((closure, captured))
             }
             _ => None,
@@ -157,7 +174,10 @@ impl Names<'_> {
             return None;
         }
         if name == "exit" && self.codes().all(|code| code.functions(name).next().is_none()) {
-            return Some(("`exit` is not available".to_owned(), Some("end the function by `return`, or by `throw`".to_owned())));
+            return Some((
+                "`exit` is not available".to_owned(),
+                Some("end the function by `return`, or by `throw`".to_owned()),
+            ));
         }
         let arity = given.len();
         let mut arities = BTreeSet::new();
@@ -173,23 +193,34 @@ impl Names<'_> {
         }
         let is_variable = unit.locals.contains(name) || unit.params.iter().any(|param| param == name);
         if is_variable {
-            return Some((format!("`{name}` is a variable, not a function"), Some(format!("call what it holds by `{name}.call(…)`"))));
+            return Some((
+                format!("`{name}` is a variable, not a function"),
+                Some(format!("call what it holds by `{name}.call(…)`")),
+            ));
         }
         if let Some(hint) = python::of_function(name) {
             return Some((format!("unknown function `{name}`"), Some(hint.to_owned())));
         }
         let functions = self.codes().flat_map(Code::function_names);
-        let qualified =
-            self.catalogue.modules().find(|module| self.catalogue.module(module).is_some_and(|module| module.contains_key(name)));
+        let qualified = self
+            .catalogue
+            .modules()
+            .find(|module| self.catalogue.module(module).is_some_and(|module| module.contains_key(name)));
         let hint = did_you_mean(name, functions.chain(self.catalogue.functions()));
         let hint = hint.or_else(|| qualified.map(|module| format!("did you mean `{module}::{name}`?")));
-        let method = || closest(name, self.catalogue.methods()).map(|method| format!("did you mean the method `value.{method}(…)`?"));
-        let hint = hint.or_else(method).unwrap_or_else(|| format!("define it by `fn {name}(…) {{ … }}`, or import the file that has it"));
+        let method = || {
+            closest(name, self.catalogue.methods())
+                .map(|method| format!("did you mean the method `value.{method}(…)`?"))
+        };
+        let hint = hint
+            .or_else(method)
+            .unwrap_or_else(|| format!("define it by `fn {name}(…) {{ … }}`, or import the file that has it"));
         Some((format!("unknown function `{name}`"), Some(hint)))
     }
 
     fn pointer(&self, target: &str) -> Option<Finding> {
-        if self.codes().any(|code| code.functions(target).next().is_some()) || self.catalogue.function(target).is_some() {
+        if self.codes().any(|code| code.functions(target).next().is_some()) || self.catalogue.function(target).is_some()
+        {
             return None;
         }
         let hint = if target.contains("::") {
@@ -217,7 +248,8 @@ impl Names<'_> {
                     )),
                     true => {
                         let hint = did_you_mean(name, file.function_names());
-                        let hint = hint.unwrap_or_else(|| format!("define it by `fn {name}(…) {{ … }}` in {}", file.name));
+                        let hint =
+                            hint.unwrap_or_else(|| format!("define it by `fn {name}(…) {{ … }}` in {}", file.name));
                         Some((format!("unknown function `{module}::{name}`"), Some(hint)))
                     }
                 };
@@ -234,7 +266,10 @@ impl Names<'_> {
             None => {
                 let hint = did_you_mean(name, functions.keys().map(String::as_str));
                 let all = functions.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-                Some((format!("unknown function `{module}::{name}`"), hint.or_else(|| Some(format!("`{module}` has {all}")))))
+                Some((
+                    format!("unknown function `{module}::{name}`"),
+                    hint.or_else(|| Some(format!("`{module}` has {all}"))),
+                ))
             }
         }
     }
@@ -245,12 +280,13 @@ impl Names<'_> {
             _ => None,
         });
         let hint = did_you_mean(module, imported.chain(self.catalogue.modules()));
-        let hint = hint.unwrap_or_else(|| format!("import the file that has it: `import \"lib/{module}\" as {module};`"));
+        let hint =
+            hint.unwrap_or_else(|| format!("import the file that has it: `import \"lib/{module}\" as {module};`"));
         (format!("unknown module `{module}`"), Some(hint))
     }
 
-    /// A method is a function of the host whose first argument is the value, or a function of the script with the value as `this`. A
-    /// function in a map can also be called like a method.
+    /// A method is a function of the host whose first argument is the value, or a function of the script with the value
+    /// as `this`. A function in a map can also be called like a method.
     fn method(&self, name: &str, arity: usize) -> Option<Finding> {
         if Catalogue::is_open(name) || self.keys.contains(name) {
             return None;
@@ -266,7 +302,9 @@ impl Names<'_> {
         if arities.is_empty() {
             let functions = self.catalogue.methods().chain(self.codes().flat_map(Code::function_names));
             let hint = python::of_method(name).map(str::to_owned).or_else(|| did_you_mean(name, functions));
-            let hint = hint.unwrap_or_else(|| format!("define it by `fn {name}(…) {{ … }}`, in which `this` is the value before the dot"));
+            let hint = hint.unwrap_or_else(|| {
+                format!("define it by `fn {name}(…) {{ … }}`, in which `this` is the value before the dot")
+            });
             return Some((format!("unknown method `{name}`"), Some(hint)));
         }
         Some(wrong_number(name, &arities, arity, self.codes().flat_map(|code| code.functions(name))))
@@ -276,7 +314,12 @@ impl Names<'_> {
 type Finding = (String, Option<String>);
 
 /// Returns the message about a wrong number of arguments. `functions` are those of scripts that may have been meant.
-fn wrong_number<'a>(name: &str, arities: &BTreeSet<usize>, given: usize, functions: impl IntoIterator<Item = &'a Unit>) -> Finding {
+fn wrong_number<'a>(
+    name: &str,
+    arities: &BTreeSet<usize>,
+    given: usize,
+    functions: impl IntoIterator<Item = &'a Unit>,
+) -> Finding {
     let known: Vec<String> = arities.iter().map(usize::to_string).collect();
     let known = match known.split_last() {
         Some((last, [])) => last.clone(),
@@ -284,7 +327,10 @@ fn wrong_number<'a>(name: &str, arities: &BTreeSet<usize>, given: usize, functio
         None => String::new(),
     };
     let noun = if known == "1" { "argument" } else { "arguments" };
-    let declared = functions.into_iter().next().map(|unit| format!("it is declared as `fn {}({})`", unit.name, unit.params.join(", ")));
+    let declared = functions
+        .into_iter()
+        .next()
+        .map(|unit| format!("it is declared as `fn {}({})`", unit.name, unit.params.join(", ")));
     let hint = declared.unwrap_or_else(|| way_to(arities, given));
     (format!("`{name}` takes {known} {noun}, {given} given"), Some(hint))
 }

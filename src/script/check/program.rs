@@ -134,7 +134,13 @@ impl Program {
     }
 
     /// Loads the imports of code in the manifest.
-    pub(super) fn load_imports(&mut self, declaration: &Declaration, engine: &Engine, code: &Code, report: &mut Report) {
+    pub(super) fn load_imports(
+        &mut self,
+        declaration: &Declaration,
+        engine: &Engine,
+        code: &Code,
+        report: &mut Report,
+    ) {
         let imports = imports(code).map(|(path, _, spot)| (path, spot)).collect::<Vec<_>>();
         for (path, spot) in imports {
             let Some(path) = path else { continue };
@@ -146,7 +152,11 @@ impl Program {
                 }
                 Ok(file) => self.load_file(declaration, engine, &file, report, |unreadable| Problem {
                     hint: unreadable.hint,
-                    ..Problem::at(Severity::Error, place.clone(), format!("cannot import {path:?}: {}", unreadable.message))
+                    ..Problem::at(
+                        Severity::Error,
+                        place.clone(),
+                        format!("cannot import {path:?}: {}", unreadable.message),
+                    )
                 }),
             }
         }
@@ -216,7 +226,8 @@ impl Program {
             if let Some(start) = way.iter().position(|before| *before == target) {
                 let circle = [&way[start..], &[target]].concat().join(" -> ");
                 let place = code.source.place(spot_of(usage.position, 1));
-                let problem = Problem::at(Severity::Error, place, format!("the imports go round in a circle: {circle}"));
+                let problem =
+                    Problem::at(Severity::Error, place, format!("the imports go round in a circle: {circle}"));
                 let hint = "move what both files need to a third one".to_owned();
                 report.add(Problem { hint: Some(hint), ..problem });
             } else {
@@ -229,13 +240,23 @@ impl Program {
 }
 
 /// Compiles code of the manifest. Problems are reported.
-pub(super) fn compile_inline(engine: &Engine, source: Source, file: Option<&Path>, report: &mut Report) -> Option<Code> {
+pub(super) fn compile_inline(
+    engine: &Engine,
+    source: Source,
+    file: Option<&Path>,
+    report: &mut Report,
+) -> Option<Code> {
     let compiled = engine.compile(&source.text);
     finish(compiled, source, file, report)
 }
 
 /// Compiles an expression of the manifest. Problems are reported.
-pub(super) fn compile_expression(engine: &Engine, source: Source, file: Option<&Path>, report: &mut Report) -> Option<Code> {
+pub(super) fn compile_expression(
+    engine: &Engine,
+    source: Source,
+    file: Option<&Path>,
+    report: &mut Report,
+) -> Option<Code> {
     let compiled = engine.compile_expression(&source.text);
     finish(compiled, source, file, report)
 }
@@ -258,7 +279,9 @@ fn shown_file(root: &Path, file: &str) -> std::path::PathBuf {
 fn imports(code: &Code) -> impl Iterator<Item = (Option<&str>, &str, SourceSpan)> {
     let units = std::iter::once(&code.top).chain(&code.units);
     units.flat_map(|unit| &unit.uses).filter_map(|usage| match &usage.what {
-        What::Import { path, alias } => Some((path.as_deref(), alias.as_str(), spot_of(usage.position, "import".len()))),
+        What::Import { path, alias } => {
+            Some((path.as_deref(), alias.as_str(), spot_of(usage.position, "import".len())))
+        }
         _ => None,
     })
 }

@@ -4,13 +4,20 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// Patterns of lines that Rhai cannot read, and what to write. Texts in the lines are blanked, and comments are cut off. The first one counts.
+/// Patterns of lines that Rhai cannot read, and what to write. Texts in the lines are blanked, and comments are cut
+/// off. The first one counts.
 const LINES: &[(&str, &str)] = &[
     (r"^\s*(async\s+)?def\s+\w", "Rhai writes a function as `fn name(a, b) { … }`"),
     (r"^\s*(function|func)\s+\w", "Rhai writes a function as `fn name(a, b) { … }`"),
     (r"^\s*class\s+\w", "Rhai has no classes: use functions, and maps for data"),
-    (r"^\s*@\w", "Rhai has no decorators: handlers are bound to functions in the manifest, as `{on: create, fn: on_create}`"),
-    (r"^\s*from\s+[\w.]+\s+import\b|^\s*import\s+[\w.]+\s*;?\s*$", "Rhai imports a file by its path: `import \"lib/names\" as names;`"),
+    (
+        r"^\s*@\w",
+        "Rhai has no decorators: handlers are bound to functions in the manifest, as `{on: create, fn: on_create}`",
+    ),
+    (
+        r"^\s*from\s+[\w.]+\s+import\b|^\s*import\s+[\w.]+\s*;?\s*$",
+        "Rhai imports a file by its path: `import \"lib/names\" as names;`",
+    ),
     (r"\belif\b|\belsif\b", "Rhai writes `else if`"),
     (r"\braise\b", "Rhai writes `throw`, as in `throw temporary(\"why\", 10);`"),
     (r"\bexcept\b", "Rhai writes `try { … } catch (error) { … }`"),
@@ -25,7 +32,8 @@ const LINES: &[(&str, &str)] = &[
         r"\bfor\s+\w+\s*,\s*\w+\s+in\b",
         "the names stand in parentheses, the item first: `for (item, index) in list { … }`; for maps, `for item in map.items() { item.key, item.value }`",
     ),
-    // A value before `for`; and a bracket that closes around both, before any `{`, which would begin the block of a loop.
+    // A value before `for`; and a bracket that closes around both, before any `{`, which would begin the block of a
+    // loop.
     (
         r"[^\s\[({;]\s+for\s+\w+\s+in\b(?:[^\[\](){};#]|\((?:[^(){}]|\([^(){}]*\))*\)|\[[^\[\]]*\]|#\{[^{}]*\})*[\])}]",
         "Rhai has no comprehensions: write `list.map(|x| …)`, or `list.filter(|x| …)`",
@@ -41,9 +49,15 @@ const LINES: &[(&str, &str)] = &[
     (r"===|!==", "Rhai writes `==` and `!=`"),
     (r"\+\+|--", "Rhai writes `x += 1` and `x -= 1`"),
     (r"^\s*fn\s+\w+\s*\([^)]*\*", "functions have a fixed number of parameters: pass a list, or a map"),
-    (r"^\s*fn\s+\w+\s*\([^)]*=", "parameters have no defaults: write a second function with fewer parameters, which calls this one"),
+    (
+        r"^\s*fn\s+\w+\s*\([^)]*=",
+        "parameters have no defaults: write a second function with fewer parameters, which calls this one",
+    ),
     (r"^\s*fn\s+\w+\s*\([^)]*:", "parameters have no types: write only their names"),
-    (r"#\{[^}]*(\[\w+\]|`[^`]*`)\s*:", "the keys of a map are plain: make the map first, then write `map[key] = value;`"),
+    (
+        r"#\{[^}]*(\[\w+\]|`[^`]*`)\s*:",
+        "the keys of a map are plain: make the map first, then write `map[key] = value;`",
+    ),
     (r#"(^|[^#\w]\s*)\{\s*"_*\s*[:,}]"#, "Rhai writes a map as `#{ a: 1 }`"),
     (r"\w\[[^\[\]]*:[^\[\]]*\]", "Rhai has no slices: write `list.extract(1..3)`, or `text.sub_string(1, 3)`"),
     (r"\bif\b[^{]*\belse\b[^{]*$", "Rhai writes `if condition { a } else { b }`, also as a value"),
@@ -53,7 +67,10 @@ const LINES: &[(&str, &str)] = &[
     (r"^\s*assert\b", "Rhai writes `if !condition { throw \"why\"; }`"),
     (r"^\s*with\b", "Rhai has no `with`: what a call has taken is released at its end"),
     (r"^\s*(var|const\s+\w+\s*:|let\s+\w+\s*:)", "Rhai declares a variable as `let x = 1;`, without a type"),
-    (r"^\s*(let\s+)?\w+\s*,\s*\w+\s*=[^=]", "Rhai assigns one value: `let pair = f(); let a = pair[0]; let b = pair[1];`"),
+    (
+        r"^\s*(let\s+)?\w+\s*,\s*\w+\s*=[^=]",
+        "Rhai assigns one value: `let pair = f(); let a = pair[0]; let b = pair[1];`",
+    ),
     (r"\w\([^()]*\b\w+\s*=[^=]", "arguments have no names: write them in their order, or pass a map"),
     (r"^\s*yield\b", "Rhai has no generators: return a list"),
     (r"^\s*(global|nonlocal)\b", "scripts have no global variables: use `memo` or `shared`"),
@@ -133,8 +150,9 @@ const NAMES: &[(&str, &str)] = &[
 
 /// Returns what to write instead of a line that Rhai cannot read.
 pub(super) fn of_line(line: &str) -> Option<&'static str> {
-    static PATTERNS: LazyLock<Vec<(Regex, &'static str)>> =
-        LazyLock::new(|| LINES.iter().map(|(pattern, hint)| (Regex::new(pattern).expect("the pattern is valid"), *hint)).collect());
+    static PATTERNS: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
+        LINES.iter().map(|(pattern, hint)| (Regex::new(pattern).expect("the pattern is valid"), *hint)).collect()
+    });
     let line = blanked(line);
     PATTERNS.iter().find(|(pattern, _)| pattern.is_match(&line)).map(|(_, hint)| *hint)
 }
@@ -158,8 +176,8 @@ fn look_up(table: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
     table.iter().find(|(known, _)| *known == name).map(|(_, hint)| *hint)
 }
 
-/// Returns a line with `_` for the signs of texts in double quotes and for the quotes that end them, and without a comment. The marks of a text of several
-/// lines stay.
+/// Returns a line with `_` for the signs of texts in double quotes and for the quotes that end them, and without a
+/// comment. The marks of a text of several lines stay.
 fn blanked(line: &str) -> String {
     let mut blanked = String::new();
     let mut rest = line;

@@ -17,8 +17,11 @@ pub(super) fn check_imports<'a>(codes: impl Iterator<Item = &'a Code>, declarati
         for usage in std::iter::once(&code.top).chain(&code.units).flat_map(|unit| &unit.uses) {
             if let What::Import { path: None, .. } = &usage.what {
                 let spot = spot_of(usage.position, "import".len());
-                let message = "the imported file is computed, so that its requests to the cluster are not seen, and refused".to_owned();
-                let hint = "import it by a plain text, or declare its requests in the manifest under `allow.k8s`".to_owned();
+                let message =
+                    "the imported file is computed, so that its requests to the cluster are not seen, and refused"
+                        .to_owned();
+                let hint =
+                    "import it by a plain text, or declare its requests in the manifest under `allow.k8s`".to_owned();
                 report.add(code.source.problem(Severity::Warning, spot, message, Some(hint)));
             }
         }
@@ -28,12 +31,14 @@ pub(super) fn check_imports<'a>(codes: impl Iterator<Item = &'a Code>, declarati
 /// Reports the calls with a computed kind for which `allow.k8s` has no rule.
 pub(super) fn check(calls: &Calls, declaration: &Declaration, report: &mut Report) {
     let declared = &declaration.allow.k8s;
-    let is_declared = |access: &&Access| access.function.verbs().iter().all(|verb| declared.iter().any(|rule| rule.has_verb(verb)));
+    let is_declared =
+        |access: &&Access| access.function.verbs().iter().all(|verb| declared.iter().any(|rule| rule.has_verb(verb)));
     for access in calls.accesses.iter().filter(|access| access.kind == Kind::Unknown && !is_declared(access)) {
         let name = access.function.name();
         let message = format!("the kind of this `k8s::{name}` is computed, so that its rights cannot be known");
         let verbs = access.function.verbs().join(", ");
-        let subresource = access.function.subresource().map(|subresource| format!("/{subresource}")).unwrap_or_default();
+        let subresource =
+            access.function.subresource().map(|subresource| format!("/{subresource}")).unwrap_or_default();
         let hint = format!(
             "declare them in the manifest, with the kinds that may occur: `allow: {{k8s: [{{verbs: [{verbs}], resources: [configmaps{subresource}]}}]}}`"
         );

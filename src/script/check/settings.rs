@@ -9,7 +9,10 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ("networking", &["connectTimeout", "enforceRetryAfter", "errorBackoffs", "requestTimeout", "requests", "trustEnv"]),
     ("peering", &["clusterwide", "lifetime", "mandatory", "name", "priority", "standalone", "stealth"]),
     ("persistence", &["consistencyTimeout", "diffbaseStorage", "finalizer", "progressStorage", "secrets"]),
-    ("posting", &["aggregated", "enabled", "eventNamePrefix", "level", "loggers", "reportingComponent", "reportingInstance"]),
+    (
+        "posting",
+        &["aggregated", "enabled", "eventNamePrefix", "level", "loggers", "reportingComponent", "reportingInstance"],
+    ),
     ("process", &["ultimateExitingTimeout"]),
     ("queueing", &["breaker", "errorDelays", "exitTimeout", "idleTimeout", "workerLimit"]),
     ("reload", &["canary"]),

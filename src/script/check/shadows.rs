@@ -1,5 +1,5 @@
-//! Warnings about functions of a file that are called in place of methods of values: `map.get("a")` calls a function `get(key)` of the file, with
-//! the map as `this`.
+//! Warnings about functions of a file that are called in place of methods of values: `map.get("a")` calls a function
+//! `get(key)` of the file, with the map as `this`.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use super::program::Code;
 use super::report::Report;
 use crate::script::interface::problem::Severity;
 
-/// Warns about functions with the name and the number of arguments of a method that the file calls. A function that uses `this` is meant as a
-/// method.
+/// Warns about functions with the name and the number of arguments of a method that the file calls. A function that
+/// uses `this` is meant as a method.
 pub(super) fn check(code: &Code, catalogue: &Catalogue, report: &mut Report) {
     let called: BTreeSet<(&str, usize)> = std::iter::once(&code.top).chain(&code.units).flat_map(methods).collect();
     for unit in code.units.iter().filter(|unit| !unit.is_closure()) {
@@ -23,7 +23,9 @@ pub(super) fn check(code: &Code, catalogue: &Catalogue, report: &mut Report) {
             continue;
         }
         let Some(&(spot, _)) = code.source.function(name, count) else { continue };
-        let message = format!("`{name}` is also called where this file calls the method `{name}` of a value, as in `value.{name}(…)`");
+        let message = format!(
+            "`{name}` is also called where this file calls the method `{name}` of a value, as in `value.{name}(…)`"
+        );
         report.add(code.source.problem(Severity::Warning, spot, message, Some("choose another name".to_owned())));
     }
 }

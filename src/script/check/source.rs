@@ -28,18 +28,34 @@ pub(super) type FunctionSpots = (SourceSpan, Vec<(String, SourceSpan)>);
 
 /// Returns the spot at a position of the interpreter.
 pub(super) fn spot_of(position: rhai::Position, length: usize) -> SourceSpan {
-    SourceSpan { line: position.line().unwrap_or(1), column: position.position().unwrap_or(1).max(1), length: length.max(1) }
+    SourceSpan {
+        line: position.line().unwrap_or(1),
+        column: position.position().unwrap_or(1).max(1),
+        length: length.max(1),
+    }
 }
 
 impl Source {
     /// Returns the source of a whole file.
     pub(super) fn of_file(file: PathBuf, text: String) -> Self {
-        Self { origin: SourcePosition { file: file.clone(), line: 1, column: 1 }, file, text, is_file: true, functions: OnceCell::new() }
+        Self {
+            origin: SourcePosition { file: file.clone(), line: 1, column: 1 },
+            file,
+            text,
+            is_file: true,
+            functions: OnceCell::new(),
+        }
     }
 
     /// Returns the source of code inside of another file.
     pub(super) fn of_inline(text: &str, place: &SourcePosition) -> Self {
-        Self { file: place.file.clone(), text: text.to_owned(), origin: place.clone(), is_file: false, functions: OnceCell::new() }
+        Self {
+            file: place.file.clone(),
+            text: text.to_owned(),
+            origin: place.clone(),
+            is_file: false,
+            functions: OnceCell::new(),
+        }
     }
 
     /// Returns the position in the file of a spot in the code.
@@ -52,7 +68,13 @@ impl Source {
     }
 
     /// Returns the problem of a spot in the code.
-    pub(super) fn problem(&self, severity: Severity, spot: SourceSpan, message: String, hint: Option<String>) -> Problem {
+    pub(super) fn problem(
+        &self,
+        severity: Severity,
+        spot: SourceSpan,
+        message: String,
+        hint: Option<String>,
+    ) -> Problem {
         Problem { length: spot.length, hint, ..Problem::at(severity, self.place(spot), message) }
     }
 
@@ -88,7 +110,9 @@ impl Source {
     /// Returns the spots of the parameters of the closure that begins at a spot.
     pub(super) fn closure(&self, start: SourceSpan) -> Vec<(String, SourceSpan)> {
         let tokens = tokens(&self.text);
-        let from = tokens.iter().position(|token| (token.spot.line, token.spot.column) >= (start.line, start.column) && token.text == "|");
+        let from = tokens
+            .iter()
+            .position(|token| (token.spot.line, token.spot.column) >= (start.line, start.column) && token.text == "|");
         from.map_or_else(Vec::new, |from| names_until(&tokens[from + 1..], "|"))
     }
 }

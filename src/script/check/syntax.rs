@@ -24,10 +24,13 @@ pub(super) fn problem(error: &ParseError, source: &Source) -> Problem {
     let hint = match error.err_type() {
         // The interpreter has read all of the line.
         ParseErrorType::MismatchedType(..) => hint,
-        // It has read this line, too, and the mistake is not in the next one. An import of Python can be read as one of Rhai.
-        _ if spot.line < found.line => {
-            Some(line).filter(|line| line.trim_start().starts_with("import")).and_then(python::of_line).map(str::to_owned).or(hint)
-        }
+        // It has read this line, too, and the mistake is not in the next one. An import of Python can be read as one of
+        // Rhai.
+        _ if spot.line < found.line => Some(line)
+            .filter(|line| line.trim_start().starts_with("import"))
+            .and_then(python::of_line)
+            .map(str::to_owned)
+            .or(hint),
         _ => of_python().or(hint),
     };
     Problem { hint, ..Problem::at(Severity::Error, source.place(spot), message) }
@@ -47,21 +50,28 @@ fn explain(error: &ParseErrorType, word: &str) -> (String, Option<String>) {
         ParseErrorType::FnMissingName if engine::is_freed(word) => (
             format!("`{word}` is a reserved word of Rhai, and cannot be the name of a function"),
             Some(
-                if engine::is_keyword(word) { "choose another name" } else { "choose another name: it can only be the name of a variable" }
-                    .to_owned(),
+                if engine::is_keyword(word) {
+                    "choose another name"
+                } else {
+                    "choose another name: it can only be the name of a variable"
+                }
+                .to_owned(),
             ),
         ),
         ParseErrorType::Reserved(word) if word.starts_with(|c: char| c.is_alphabetic()) => {
             (format!("`{word}` is a reserved word of Rhai"), Some("choose another name".to_owned()))
         }
-        ParseErrorType::Reserved(sign) => (format!("unexpected `{sign}`"), Some("it is no operator of Rhai: remove it".to_owned())),
+        ParseErrorType::Reserved(sign) => {
+            (format!("unexpected `{sign}`"), Some("it is no operator of Rhai: remove it".to_owned()))
+        }
         ParseErrorType::BadInput(LexError::ImproperSymbol(sign, _)) if sign == "=" => (
             "`=` assigns, and is no comparison".to_owned(),
             Some("values are compared by `==`; an assignment is a statement of its own".to_owned()),
         ),
-        ParseErrorType::BadInput(LexError::ImproperSymbol(word, _)) if word == "eval" => {
-            ("`eval` is not available".to_owned(), Some("code in texts is not run: write a function, and call it".to_owned()))
-        }
+        ParseErrorType::BadInput(LexError::ImproperSymbol(word, _)) if word == "eval" => (
+            "`eval` is not available".to_owned(),
+            Some("code in texts is not run: write a function, and call it".to_owned()),
+        ),
         other => {
             let hint = way_out(other).map(str::to_owned).or_else(|| missing(other));
             (plain(&other.to_string()), Some(hint.unwrap_or_else(|| BEFORE.to_owned())))
@@ -94,15 +104,23 @@ const WORDS: &[(&str, &str)] = &[
 fn way_out(error: &ParseErrorType) -> Option<&'static str> {
     Some(match error {
         ParseErrorType::UnexpectedEOF => "something is missing at the end: a value, or what closes a bracket",
-        ParseErrorType::BadInput(LexError::UnterminatedString) => "a text ends with the sign that it begins with, on the same line",
-        ParseErrorType::BadInput(LexError::UnexpectedInput(sign)) if [")", "]", "}", ";", ","].contains(&sign.as_str()) => {
+        ParseErrorType::BadInput(LexError::UnterminatedString) => {
+            "a text ends with the sign that it begins with, on the same line"
+        }
+        ParseErrorType::BadInput(LexError::UnexpectedInput(sign))
+            if [")", "]", "}", ";", ","].contains(&sign.as_str()) =>
+        {
             "a value is missing before it"
         }
         ParseErrorType::BadInput(LexError::MalformedEscapeSequence(_)) => {
             "a backslash is written `\\\\` in double quotes; a text in back-ticks takes it as it is"
         }
-        ParseErrorType::BadInput(LexError::MalformedNumber(_)) => "a number is written like `10`, `1.5`, `1_000`, or `0xff`",
-        ParseErrorType::BadInput(LexError::MalformedIdentifier(_)) => "a name has letters, digits and `_`, and begins with a letter or `_`",
+        ParseErrorType::BadInput(LexError::MalformedNumber(_)) => {
+            "a number is written like `10`, `1.5`, `1_000`, or `0xff`"
+        }
+        ParseErrorType::BadInput(LexError::MalformedIdentifier(_)) => {
+            "a name has letters, digits and `_`, and begins with a letter or `_`"
+        }
         ParseErrorType::BadInput(LexError::ImproperSymbol(word, _)) if word == "this" => {
             "`this` is for functions that are called as methods"
         }
@@ -112,13 +130,17 @@ fn way_out(error: &ParseErrorType) -> Option<&'static str> {
         ParseErrorType::MalformedIndexExpr(_) => {
             "items and characters are taken by a whole number, as in `list[0]`; values of a map by their key, as in `map[\"key\"]`"
         }
-        ParseErrorType::MalformedCapture(_) => "a closure is written `|x| x + 1`, and sees the variables around it by itself",
+        ParseErrorType::MalformedCapture(_) => {
+            "a closure is written `|x| x + 1`, and sees the variables around it by itself"
+        }
         ParseErrorType::WrongSwitchDefaultCase => "move the case `_` behind all others",
         ParseErrorType::WrongSwitchIntegerCase => "move the cases of single numbers before those of ranges",
         ParseErrorType::WrongSwitchCaseCondition => "write the condition inside of the case: `_ => if … { … }`",
         ParseErrorType::WrongExport => "move it to the top level of the file",
         ParseErrorType::WrongDocComment => "write it as `// …`, or right before a function",
-        ParseErrorType::AssignmentToInvalidLHS(_) => "only a variable, or a part of one, takes a value; values are compared by `==`",
+        ParseErrorType::AssignmentToInvalidLHS(_) => {
+            "only a variable, or a part of one, takes a value; values are compared by `==`"
+        }
         ParseErrorType::ForbiddenVariable(_) => "choose another name",
         ParseErrorType::TooManyFunctions | ParseErrorType::LiteralTooLarge(..) => "split it into several smaller ones",
         ParseErrorType::MismatchedType(wanted, found) if wanted.contains("iterable") && found.contains("map") => {
@@ -132,8 +154,12 @@ fn way_out(error: &ParseErrorType) -> Option<&'static str> {
         }
         ParseErrorType::ExprExpected(_) => "a value is missing here",
         ParseErrorType::VariableExpected => "a name begins with a letter or `_`",
-        ParseErrorType::WrongFnDefinition => "move it to the top level of the file, or assign a closure: `let f = |x| …;`",
-        ParseErrorType::FnMissingParams(_) => "write the parameters in parentheses, also if there are none: `fn f() { … }`",
+        ParseErrorType::WrongFnDefinition => {
+            "move it to the top level of the file, or assign a closure: `let f = |x| …;`"
+        }
+        ParseErrorType::FnMissingParams(_) => {
+            "write the parameters in parentheses, also if there are none: `fn f() { … }`"
+        }
         ParseErrorType::FnMissingBody(_) => "write the body in braces: `fn f(x) { … }`",
         ParseErrorType::FnDuplicatedParam(..) | ParseErrorType::DuplicatedVariable(_) => "rename one of them",
         ParseErrorType::FnDuplicatedDefinition(..) => "remove or rename one of them",
@@ -149,7 +175,9 @@ fn missing(error: &ParseErrorType) -> Option<String> {
     let ParseErrorType::MissingToken(token, purpose) = error else { return None };
     Some(match (token.as_str(), purpose) {
         (";", _) => "write `;` behind it".to_owned(),
-        (",", purpose) if purpose.contains("arguments") => "separate arguments by `,`, and close the call by `)`".to_owned(),
+        (",", purpose) if purpose.contains("arguments") => {
+            "separate arguments by `,`, and close the call by `)`".to_owned()
+        }
         (",", purpose) if purpose.contains("array") => "separate items by `,`, and close the list by `]`".to_owned(),
         (",", purpose) if purpose.contains("map") => "separate entries by `,`, and close the map by `}`".to_owned(),
         (":", purpose) if purpose.contains("map") => "an entry of a map is written `key: value`".to_owned(),

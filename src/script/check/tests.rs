@@ -21,7 +21,11 @@ fn place(line: usize, column: usize) -> SourcePosition {
 impl Case {
     fn new(script: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let declaration = Declaration { root: folder.path().to_path_buf(), indexes: vec!["by_team".into()], ..Declaration::default() };
+        let declaration = Declaration {
+            root: folder.path().to_path_buf(),
+            indexes: vec!["by_team".into()],
+            ..Declaration::default()
+        };
         Self { folder, declaration }.file("main.rhai", script)
     }
 
@@ -49,7 +53,14 @@ impl Case {
 
     fn when(mut self, kind: BindingKind, text: &str, has_value: bool) -> Self {
         let (file, place) = (Some("main.rhai".into()), place(30 + self.declaration.expressions.len(), 10));
-        self.declaration.expressions.push(Expression { text: text.into(), place, kind, has_value, file, is_delay: false });
+        self.declaration.expressions.push(Expression {
+            text: text.into(),
+            place,
+            kind,
+            has_value,
+            file,
+            is_delay: false,
+        });
         self
     }
 
@@ -114,7 +125,10 @@ fn a_good_script_has_no_problems() {
         .file("lib/tools.rhai", "import \"./more\" as more; fn twice(x) { more::thrice(x) }")
         .file("lib/more.rhai", "fn thrice(x) { x * 3 }")
         .runs(BindingKind::Change, "f")
-        .inline(BindingKind::Event, "helper(spec); let x = SIZE;\nfn own(a) { a }\nif type == \"ADDED\" { own(x); tools::twice(x); }")
+        .inline(
+            BindingKind::Event,
+            "helper(spec); let x = SIZE;\nfn own(a) { a }\nif type == \"ADDED\" { own(x); tools::twice(x); }",
+        )
         .when(
             BindingKind::Change,
             "spec.replicas > SIZE && !name.starts_with(\"tmp-\") && spec?.a?.b == by_team.len() && helper2(old)",
@@ -254,7 +268,10 @@ fn functions_in_place_of_methods_that_are_called_are_warnings() {
     let get = "fn get(key) { key } fn f(spec) { let m = #{a: 1}; ";
     for called in ["print(m.get(\"a\"));", "print(spec.labels.get(\"a\"));", "print([m].map(|one| one.get(\"a\")));"] {
         let found = problems(&format!("{get}{called} }}"));
-        assert!(found.contains("`get` is also called where this file calls the method `get` of a value"), "{called}: {found}");
+        assert!(
+            found.contains("`get` is also called where this file calls the method `get` of a value"),
+            "{called}: {found}"
+        );
     }
     // Without such a call, with another number of arguments, and as a method on purpose.
     for script in [
@@ -323,7 +340,9 @@ fn unreadable_files_are_reported_where_the_manifest_names_them() {
 #[test]
 fn places_in_inline_code_are_those_of_the_manifest() {
     insta::assert_snapshot!(
-        Case::new("fn f() {}").inline(BindingKind::Change, "let x = 1;\n  foo(x);\nlogger.inof(\"x\");\nspec.x = 1").problems()
+        Case::new("fn f() {}")
+            .inline(BindingKind::Change, "let x = 1;\n  foo(x);\nlogger.inof(\"x\");\nspec.x = 1")
+            .problems()
     );
 }
 
@@ -374,7 +393,9 @@ fn addresses_of_hosts_that_are_not_listed_are_reported() {
 #[test]
 fn metrics_are_counted_in_functions_only() {
     assert_eq!(change("fn f() { metric::inc(\"x\"); metric::set(\"y\", 1, #{ a: \"b\" }); }"), "");
-    insta::assert_snapshot!(change("fn f() { metric::inc(); metric::increment(\"x\"); }\nconst X = metric::inc(\"x\");"));
+    insta::assert_snapshot!(change(
+        "fn f() { metric::inc(); metric::increment(\"x\"); }\nconst X = metric::inc(\"x\");"
+    ));
 }
 
 #[test]
@@ -391,9 +412,14 @@ fn truncated_scripts_are_checked_without_a_panic() {
 
 #[test]
 fn deep_nesting_is_an_error_of_its_own() {
-    for text in
-        ["(".repeat(5_000), "if true {".repeat(5_000), "[".repeat(5_000), "a.".repeat(5_000), "-".repeat(5_000), "|x| ".repeat(5_000)]
-    {
+    for text in [
+        "(".repeat(5_000),
+        "if true {".repeat(5_000),
+        "[".repeat(5_000),
+        "a.".repeat(5_000),
+        "-".repeat(5_000),
+        "|x| ".repeat(5_000),
+    ] {
         let found = change(&format!("fn f() {{ {text} }}"));
         assert_eq!(found.lines().count(), 1, "{found}");
     }
@@ -401,7 +427,8 @@ fn deep_nesting_is_an_error_of_its_own() {
 
 #[test]
 fn many_handlers_of_one_file_are_checked_in_reasonable_time() {
-    let functions = (0..200).map(|n| format!("fn f{n}(spec, name, patch) {{ helper(spec); patch.status.x = name.len() + {n}; }}\n"));
+    let functions = (0..200)
+        .map(|n| format!("fn f{n}(spec, name, patch) {{ helper(spec); patch.status.x = name.len() + {n}; }}\n"));
     let script = format!("fn helper(x) {{ x.keys() }}\n{}", functions.collect::<String>());
     let case = (0..200).fold(Case::new(&script), |case, n| case.runs(BindingKind::Change, &format!("f{n}")));
     let begun = std::time::Instant::now();
@@ -441,7 +468,9 @@ fn words_of_python_give_hints() {
 
 #[test]
 fn used_results_of_methods_that_return_nothing_are_told() {
-    let warned = |line: &str| change(&format!("fn f(spec, name, logger) {{\n    let l = [\"b\"]; let m = #{{}};\n    {line}\n}}"));
+    let warned = |line: &str| {
+        change(&format!("fn f(spec, name, logger) {{\n    let l = [\"b\"]; let m = #{{}};\n    {line}\n}}"))
+    };
     for (line, expected) in [
         (
             "logger.info(\"[\" + name.trim() + \"]\");",
@@ -472,10 +501,18 @@ fn used_results_of_methods_that_return_nothing_are_told() {
 
 #[test]
 fn loops_that_change_only_copies_are_told() {
-    let warned = |line: &str| change(&format!("fn f(spec, logger, patch) {{\n    let list = [#{{ a: 1 }}];\n    {line}\n}}"));
-    for line in ["for c in list { c.image = \"x\"; }", "for c in list { c.args.push(1); }", "for c in list { if spec.a { c.a += 1; } }"] {
+    let warned =
+        |line: &str| change(&format!("fn f(spec, logger, patch) {{\n    let list = [#{{ a: 1 }}];\n    {line}\n}}"));
+    for line in [
+        "for c in list { c.image = \"x\"; }",
+        "for c in list { c.args.push(1); }",
+        "for c in list { if spec.a { c.a += 1; } }",
+    ] {
         let problems = warned(line);
-        assert!(problems.starts_with("warning main.rhai:3:") && problems.contains("`c` is a copy of the item"), "{line}: {problems}");
+        assert!(
+            problems.starts_with("warning main.rhai:3:") && problems.contains("`c` is a copy of the item"),
+            "{line}: {problems}"
+        );
     }
     for line in [
         "for c in list { c.image = \"x\"; patch.status.c = c; }",

@@ -1,7 +1,7 @@
 //! `adopt` and its family: objects in, changed objects out. Nothing is changed in place.
 //!
-//! The objects are one object or nested arrays of objects; `()` and empty ones stay unchanged. Without an owner in the options, the owner
-//! is the handled object.
+//! The objects are one object or nested arrays of objects; `()` and empty ones stay unchanged. Without an owner in the
+//! options, the owner is the handled object.
 
 use rhai::{Dynamic, Engine, EvalAltResult, NativeCallContext};
 use serde_json::Value;
@@ -50,16 +50,21 @@ fn call(
     Ok(convert::to_dynamic(&changed))
 }
 
-/// `adopt(objects, #{owner, forced, strict, nested})`: sets an owner reference, the owner's name (as `generateName`, or with `strict` as
-/// the name), its namespace, and its labels, also in the `nested` paths. Without `forced`, existing values are kept.
+/// `adopt(objects, #{owner, forced, strict, nested})`: sets an owner reference, the owner's name (as `generateName`, or
+/// with `strict` as the name), its namespace, and its labels, also in the `nested` paths. Without `forced`, existing
+/// values are kept.
 fn adopt(context: &Context, objects: Value, options: &Options) -> Result<Value, Thrown> {
-    let adoption =
-        Adoption { forced: options.switch("forced", false)?, strict: options.switch("strict", false)?, nested: nested(options)? };
+    let adoption = Adoption {
+        forced: options.switch("forced", false)?,
+        strict: options.switch("strict", false)?,
+        nested: nested(options)?,
+    };
     owned(context, options, |owner| hierarchy::adopt(objects, owner, &adoption))
 }
 
-/// `append_owner(objects, #{owner, controller, blockOwnerDeletion})`: adds an owner reference, unless there is one with the owner's uid.
-/// Both flags are `true` by default, and omitted if they are `()`. Kopf's name `block_owner_deletion` is accepted, too.
+/// `append_owner(objects, #{owner, controller, blockOwnerDeletion})`: adds an owner reference, unless there is one with
+/// the owner's uid. Both flags are `true` by default, and omitted if they are `()`. Kopf's name `block_owner_deletion`
+/// is accepted, too.
 fn append_owner(context: &Context, objects: Value, options: &Options) -> Result<Value, Thrown> {
     let flag = |key| match options.value(key) {
         None => Ok(Some(true)),
@@ -70,7 +75,10 @@ fn append_owner(context: &Context, objects: Value, options: &Options) -> Result<
     let blocks = match options.value("block_owner_deletion") {
         None => "blockOwnerDeletion",
         Some(_) if options.value("blockOwnerDeletion").is_some() => {
-            return Err(Failure::argument("`blockOwnerDeletion` and `block_owner_deletion` of `append_owner` are one option").into());
+            return Err(Failure::argument(
+                "`blockOwnerDeletion` and `block_owner_deletion` of `append_owner` are one option",
+            )
+            .into());
         }
         Some(_) => "block_owner_deletion",
     };
@@ -83,8 +91,8 @@ fn remove_owner(context: &Context, objects: Value, options: &Options) -> Result<
     owned(context, options, |owner| hierarchy::remove_owner_reference(objects, owner))
 }
 
-/// `label(objects, #{labels, forced, nested})`: sets labels, by default those of the handled object. Without `forced`, existing labels are
-/// kept.
+/// `label(objects, #{labels, forced, nested})`: sets labels, by default those of the handled object. Without `forced`,
+/// existing labels are kept.
 fn label(context: &Context, objects: Value, options: &Options) -> Result<Value, Thrown> {
     let labels = match options.value("labels") {
         None => hierarchy::labels_of(&*handled(context, "labels").map_err(thrown)?).map_err(thrown)?,
@@ -94,8 +102,8 @@ fn label(context: &Context, objects: Value, options: &Options) -> Result<Value, 
     hierarchy::label(objects, &labels, options.switch("forced", false)?, &nested(options)?).map_err(thrown)
 }
 
-/// `harmonize_naming(objects, #{name, forced, strict})`: sets a `generateName`, or with `strict` a name, if there is none; by default that
-/// of the handled object.
+/// `harmonize_naming(objects, #{name, forced, strict})`: sets a `generateName`, or with `strict` a name, if there is
+/// none; by default that of the handled object.
 fn harmonize_naming(context: &Context, objects: Value, options: &Options) -> Result<Value, Thrown> {
     let name = match options.value("name") {
         None => handled(context, "name").map_err(thrown)?["metadata"]["name"].clone(),
@@ -106,10 +114,12 @@ fn harmonize_naming(context: &Context, objects: Value, options: &Options) -> Res
         Value::Null => return Err(thrown(Error::NoName)),
         _ => return Err(options.wrong("name", "a text")),
     };
-    hierarchy::harmonize_naming(objects, name, options.switch("forced", false)?, options.switch("strict", false)?).map_err(thrown)
+    hierarchy::harmonize_naming(objects, name, options.switch("forced", false)?, options.switch("strict", false)?)
+        .map_err(thrown)
 }
 
-/// `adjust_namespace(objects, #{namespace, forced})`: sets a namespace if there is none; by default that of the handled object.
+/// `adjust_namespace(objects, #{namespace, forced})`: sets a namespace if there is none; by default that of the handled
+/// object.
 fn adjust_namespace(context: &Context, objects: Value, options: &Options) -> Result<Value, Thrown> {
     let namespace = match options.value("namespace") {
         None => handled(context, "namespace").map_err(thrown)?.namespace().map(str::to_owned),
@@ -118,7 +128,11 @@ fn adjust_namespace(context: &Context, objects: Value, options: &Options) -> Res
     hierarchy::adjust_namespace(objects, namespace.as_deref(), options.switch("forced", false)?).map_err(thrown)
 }
 
-fn owned(context: &Context, options: &Options, change: impl FnOnce(&Value) -> Result<Value, Error>) -> Result<Value, Thrown> {
+fn owned(
+    context: &Context,
+    options: &Options,
+    change: impl FnOnce(&Value) -> Result<Value, Error>,
+) -> Result<Value, Thrown> {
     let owner = match options.value("owner") {
         None | Some(Value::Null) => return change(&*handled(context, "owner").map_err(thrown)?).map_err(thrown),
         Some(owner) if owner.is_object() => owner,

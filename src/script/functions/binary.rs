@@ -35,7 +35,8 @@ impl Bytes {
         let length = self.0.len();
         let position = if index < 0 { length as i64 + index } else { index };
         let byte = usize::try_from(position).ok().and_then(|position| self.0.get(position));
-        byte.map(|byte| i64::from(*byte)).ok_or_else(|| EvalAltResult::ErrorArrayBounds(length, index, Position::NONE).into())
+        byte.map(|byte| i64::from(*byte))
+            .ok_or_else(|| EvalAltResult::ErrorArrayBounds(length, index, Position::NONE).into())
     }
 
     fn extract(&self, start: i64, length: i64) -> Result<Self, Thrown> {
@@ -54,7 +55,11 @@ impl Bytes {
 
 /// Checks that a text may have this many bytes.
 fn may_be_text(native: &Native<'_>, length: usize) -> Result<(), Thrown> {
-    if length > native.engine().max_string_size() { Err(bounded::refused(Limit::StringSize)) } else { bounded::reserve(length) }
+    if length > native.engine().max_string_size() {
+        Err(bounded::refused(Limit::StringSize))
+    } else {
+        bounded::reserve(length)
+    }
 }
 
 /// Registers the function `to_bytes`, and the methods.
@@ -86,7 +91,8 @@ fn to_bytes(given: &Dynamic) -> Result<Bytes, Thrown> {
 
 fn of_integers(items: &Array) -> Result<Vec<u8>, Thrown> {
     let byte = |item: &Dynamic| item.as_int().ok().and_then(|integer| u8::try_from(integer).ok());
-    let bytes =
-        items.iter().map(|item| byte(item).ok_or_else(|| Failure::argument("`to_bytes`: the items must be integers from 0 to 255").into()));
+    let bytes = items.iter().map(|item| {
+        byte(item).ok_or_else(|| Failure::argument("`to_bytes`: the items must be integers from 0 to 255").into())
+    });
     bytes.collect()
 }

@@ -1,6 +1,7 @@
 //! `crypto::`, `x509::` and `jwt::`: digests, passwords, ciphers, keys, certificates and tokens.
 //!
-//! Private keys are bytes, whose text shows only their length: they appear in no log, and in an object's `data` they are base64 already.
+//! Private keys are bytes, whose text shows only their length: they appear in no log, and in an object's `data` they
+//! are base64 already.
 
 mod aside;
 mod certificates;

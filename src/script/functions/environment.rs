@@ -23,6 +23,8 @@ fn env(native: &NativeCallContext<'_>, name: &Dynamic) -> Result<Dynamic, Box<Ev
     match std::env::var(&name) {
         Ok(value) => Ok(value.into()),
         Err(VarError::NotPresent) => Ok(Dynamic::UNIT),
-        Err(VarError::NotUnicode(_)) => Err(Failure::host("parse", format!("the variable {name} is not UTF-8 text")).into()),
+        Err(VarError::NotUnicode(_)) => {
+            Err(Failure::host("parse", format!("the variable {name} is not UTF-8 text")).into())
+        }
     }
 }

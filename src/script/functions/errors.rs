@@ -14,7 +14,9 @@ pub(super) fn register(engine: &mut Engine) {
     engine.register_fn("to_string", |failure: &mut Failure| failure.message.clone());
     engine.register_fn("to_debug", |failure: &mut Failure| format!("{}({:?})", failure.kind(), failure.message));
     engine.register_fn("temporary", || Failure::new(Meaning::Temporary(Some(TEMPORARY_DELAY)), ""));
-    engine.register_fn("temporary", |text: Dynamic| Failure::new(Meaning::Temporary(Some(TEMPORARY_DELAY)), convert::text_of(&text)));
+    engine.register_fn("temporary", |text: Dynamic| {
+        Failure::new(Meaning::Temporary(Some(TEMPORARY_DELAY)), convert::text_of(&text))
+    });
     engine.register_fn("temporary", temporary);
     engine.register_fn("permanent", || Failure::new(Meaning::Permanent, ""));
     engine.register_fn("permanent", |text: Dynamic| Failure::new(Meaning::Permanent, convert::text_of(&text)));

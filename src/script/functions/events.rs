@@ -28,9 +28,12 @@ pub(super) fn register(module: &mut Module) {
     };
     FuncRegistration::new("event").set_into_module(module, about);
     for (name, event_type, level) in LEVELS {
-        FuncRegistration::new(name).set_into_module(module, move |native: Native<'_>, reason: Dynamic, message: Dynamic| {
-            post(&native, None, [event_type.into(), reason, message], Some(level))
-        });
+        FuncRegistration::new(name).set_into_module(
+            module,
+            move |native: Native<'_>, reason: Dynamic, message: Dynamic| {
+                post(&native, None, [event_type.into(), reason, message], Some(level))
+            },
+        );
         let about = move |native: Native<'_>, objects: Dynamic, reason: Dynamic, message: Dynamic| {
             post(&native, Some(&objects), [event_type.into(), reason, message], Some(level))
         };
@@ -39,7 +42,12 @@ pub(super) fn register(module: &mut Module) {
 }
 
 /// Queues the Events of some objects; without objects, of the handled one.
-fn post(native: &Native<'_>, objects: Option<&Dynamic>, texts: [Dynamic; 3], level: Option<Level>) -> Result<(), Thrown> {
+fn post(
+    native: &Native<'_>,
+    objects: Option<&Dynamic>,
+    texts: [Dynamic; 3],
+    level: Option<Level>,
+) -> Result<(), Thrown> {
     let function = format!("k8s::{}", native.fn_name());
     let queued = Context::of(native).and_then(|context| {
         let api = context.api(&function)?;
@@ -59,7 +67,10 @@ fn post(native: &Native<'_>, objects: Option<&Dynamic>, texts: [Dynamic; 3], lev
 
 fn handled(context: &Context, function: &str) -> Result<Value, Thrown> {
     let body = context.body().map(|body| (*body).clone());
-    body.ok_or_else(|| Failure::argument(format!("`{function}`: no object is handled here: name the object as the first argument")).into())
+    body.ok_or_else(|| {
+        Failure::argument(format!("`{function}`: no object is handled here: name the object as the first argument"))
+            .into()
+    })
 }
 
 /// Returns the objects of nested arrays.
@@ -70,6 +81,9 @@ fn objects_of(function: &str, value: Value) -> Result<Vec<Value>, Thrown> {
             Ok(nested?.concat())
         }
         Value::Object(_) => Ok(vec![value]),
-        other => Err(Failure::argument(format!("`{function}`: an Event is about an object or an array of objects, not {other}")).into()),
+        other => Err(Failure::argument(format!(
+            "`{function}`: an Event is about an object or an array of objects, not {other}"
+        ))
+        .into()),
     }
 }

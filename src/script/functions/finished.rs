@@ -37,7 +37,8 @@ pub(super) fn returned(native: &Native<'_>, name: &str, finished: &Finished, for
     bounded::reserve(size.saturating_mul(2))?;
     if form.check && *code != 0 {
         let errors = String::from_utf8_lossy(stderr);
-        let end = errors.trim().chars().rev().take(SHOWN_ERRORS).collect::<Vec<_>>().into_iter().rev().collect::<String>();
+        let end =
+            errors.trim().chars().rev().take(SHOWN_ERRORS).collect::<Vec<_>>().into_iter().rev().collect::<String>();
         let colon = if end.is_empty() { "" } else { ": " };
         let message = format!("{name} has ended with the code {code}{colon}{end}");
         let failure = Failure { reason: Some("ExitCode".to_owned()), ..Failure::host(KIND, message) };
@@ -47,8 +48,11 @@ pub(super) fn returned(native: &Native<'_>, name: &str, finished: &Finished, for
     }
     may_have_bytes(native, stdout.len().max(stderr.len()))?;
     let text = |bytes: &[u8]| Dynamic::from(String::from_utf8_lossy(bytes).into_owned());
-    let entries: [(&str, Dynamic); 3] =
-        [("code", i64::from(*code).into()), ("stdout", if form.binary { bytes(stdout) } else { text(stdout) }), ("stderr", text(stderr))];
+    let entries: [(&str, Dynamic); 3] = [
+        ("code", i64::from(*code).into()),
+        ("stdout", if form.binary { bytes(stdout) } else { text(stdout) }),
+        ("stderr", text(stderr)),
+    ];
     Ok(entries.into_iter().map(|(key, value)| (key.into(), value)).collect())
 }
 

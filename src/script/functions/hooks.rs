@@ -22,7 +22,8 @@ const REFUSED: [&str; 6] = ["connection", "content-length", "keep-alive", "te", 
 /// Registers the functions.
 pub(super) fn register(engine: &mut Engine) {
     engine.register_type_with_name::<Response>("Response");
-    let two = |native: Native<'_>, status: Dynamic, body: Dynamic| placed(&native, respond(&native, &status, body, None));
+    let two =
+        |native: Native<'_>, status: Dynamic, body: Dynamic| placed(&native, respond(&native, &status, body, None));
     FuncRegistration::new("respond").register_into_engine(engine, two);
     let one = |native: Native<'_>, status: Dynamic| placed(&native, respond(&native, &status, Dynamic::UNIT, None));
     FuncRegistration::new("respond").register_into_engine(engine, one);
@@ -39,17 +40,26 @@ pub(super) fn register(engine: &mut Engine) {
 }
 
 /// `respond(status, [body], [#{headers}])`: an answer, to be returned by a hook.
-fn respond(native: &Native<'_>, status: &Dynamic, body: Dynamic, options: Option<&Dynamic>) -> Result<Response, Thrown> {
+fn respond(
+    native: &Native<'_>,
+    status: &Dynamic,
+    body: Dynamic,
+    options: Option<&Dynamic>,
+) -> Result<Response, Thrown> {
     let context = Context::of(native)?;
     if !matches!(context.subject(), Some(Subject::Hook { .. })) {
         return Err(Failure::host("unavailable", "`respond` is available in hooks only").into());
     }
     let code = status.as_int().ok().and_then(|code| u16::try_from(code).ok()).filter(|code| (200..600).contains(code));
-    let status = code.ok_or_else(|| wrong("respond", format!("the status must be a number from 200 to 599, not {}", shown(status))))?;
+    let status = code.ok_or_else(|| {
+        wrong("respond", format!("the status must be a number from 200 to 599, not {}", shown(status)))
+    })?;
     let options = Options::read("respond", &["headers"], options)?;
     let headers = match options.value("headers") {
         None | Some(Value::Null) => BTreeMap::new(),
-        Some(Value::Object(entries)) => entries.iter().map(|(name, value)| header(name, value)).collect::<Result<_, _>>()?,
+        Some(Value::Object(entries)) => {
+            entries.iter().map(|(name, value)| header(name, value)).collect::<Result<_, _>>()?
+        }
         Some(_) => return Err(options.wrong("headers", "a map")),
     };
     Ok(Response { status, headers, body })
@@ -73,7 +83,8 @@ fn header(name: &str, value: &Value) -> Result<(String, String), Thrown> {
     Ok((lower, value))
 }
 
-/// `touch(kind, [namespace,] name)`: has an object handled as if it had changed. Returns whether the operator handles such an object.
+/// `touch(kind, [namespace,] name)`: has an object handled as if it had changed. Returns whether the operator handles
+/// such an object.
 fn touch(native: &Native<'_>, kind: &Dynamic, namespace: Option<&Dynamic>, name: &Dynamic) -> Result<bool, Thrown> {
     const TOUCH: &str = "touch";
     let context = Context::of(native)?;
@@ -82,7 +93,8 @@ fn touch(native: &Native<'_>, kind: &Dynamic, namespace: Option<&Dynamic>, name:
     if name.is_empty() {
         return Err(wrong(TOUCH, "the name is empty"));
     }
-    let namespace = namespace.filter(|namespace| !namespace.is_unit()).map(|namespace| text(TOUCH, "the namespace", namespace));
+    let namespace =
+        namespace.filter(|namespace| !namespace.is_unit()).map(|namespace| text(TOUCH, "the namespace", namespace));
     let target = targets::of_kind(&context, None, TOUCH, &text(TOUCH, "the kind", kind)?)?;
     let target = target.within(&context, TOUCH, namespace.transpose()?)?.named(&name);
     if is_handled(&context, &target, &name) {
@@ -92,14 +104,17 @@ fn touch(native: &Native<'_>, kind: &Dynamic, namespace: Option<&Dynamic>, name:
     let api = context.api(TOUCH)?;
     let (resource, namespace) = (Arc::clone(&target.resource), target.namespace.clone());
     let touched = async move { api.touch(resource, namespace, name).await }.instrument(context.span().clone());
-    let failed = |error: ApiError| Failure::from(ApiError { message: format!("{TOUCH} {target}: {}", error.message), ..error });
+    let failed =
+        |error: ApiError| Failure::from(ApiError { message: format!("{TOUCH} {target}: {}", error.message), ..error });
     Ok(wait_in(&context, touched)?.map_err(failed)?)
 }
 
-/// Tells whether the object is that of the running cycle. Its own touch would begin the next cycle, and so on without an end.
+/// Tells whether the object is that of the running cycle. Its own touch would begin the next cycle, and so on without
+/// an end.
 fn is_handled(context: &Context, target: &targets::Target, name: &str) -> bool {
-    let Some(subject @ (Subject::Change { .. } | Subject::Event { .. } | Subject::Index { .. } | Subject::Reconcile { .. })) =
-        context.subject()
+    let Some(
+        subject @ (Subject::Change { .. } | Subject::Event { .. } | Subject::Index { .. } | Subject::Reconcile { .. }),
+    ) = context.subject()
     else {
         return false;
     };

@@ -1,7 +1,8 @@
 //! `http::`: requests to the hosts that `allow.http` lists.
 //!
-//! The answer is a map of `status`, `headers`, `body`, `json` and `url`; the status of an error is an answer, too, unless the option `raise`
-//! asks for an error. A request without an answer throws an error of the kind `http`, whose `reason` says what has failed.
+//! The answer is a map of `status`, `headers`, `body`, `json` and `url`; the status of an error is an answer, too,
+//! unless the option `raise` asks for an error. A request without an answer throws an error of the kind `http`, whose
+//! `reason` says what has failed.
 
 mod answer;
 mod auth;
@@ -37,14 +38,20 @@ pub(super) fn register(engine: &mut Engine) {
         FuncRegistration::new(name).set_into_module(&mut module, move |native: Native<'_>, url: Dynamic| {
             placed(&native, call(&native, name, [&url, &Dynamic::UNIT], None))
         });
-        FuncRegistration::new(name).set_into_module(&mut module, move |native: Native<'_>, url: Dynamic, options: Dynamic| {
-            placed(&native, call(&native, name, [&url, &Dynamic::UNIT], Some(&options)))
-        });
+        FuncRegistration::new(name).set_into_module(
+            &mut module,
+            move |native: Native<'_>, url: Dynamic, options: Dynamic| {
+                placed(&native, call(&native, name, [&url, &Dynamic::UNIT], Some(&options)))
+            },
+        );
     }
     for name in ["post", "put", "patch"] {
-        FuncRegistration::new(name).set_into_module(&mut module, move |native: Native<'_>, url: Dynamic, body: Dynamic| {
-            placed(&native, call(&native, name, [&url, &body], None))
-        });
+        FuncRegistration::new(name).set_into_module(
+            &mut module,
+            move |native: Native<'_>, url: Dynamic, body: Dynamic| {
+                placed(&native, call(&native, name, [&url, &body], None))
+            },
+        );
         FuncRegistration::new(name).set_into_module(
             &mut module,
             move |native: Native<'_>, url: Dynamic, body: Dynamic, options: Dynamic| {
@@ -52,27 +59,43 @@ pub(super) fn register(engine: &mut Engine) {
             },
         );
     }
-    FuncRegistration::new("request").set_into_module(&mut module, |native: Native<'_>, method: Dynamic, url: Dynamic| {
-        placed(&native, of_method(&native, &method, &url, None))
-    });
-    FuncRegistration::new("request").set_into_module(&mut module, |native: Native<'_>, method: Dynamic, url: Dynamic, options: Dynamic| {
-        placed(&native, of_method(&native, &method, &url, Some(&options)))
+    FuncRegistration::new("request")
+        .set_into_module(&mut module, |native: Native<'_>, method: Dynamic, url: Dynamic| {
+            placed(&native, of_method(&native, &method, &url, None))
+        });
+    FuncRegistration::new("request").set_into_module(
+        &mut module,
+        |native: Native<'_>, method: Dynamic, url: Dynamic, options: Dynamic| {
+            placed(&native, of_method(&native, &method, &url, Some(&options)))
+        },
+    );
+    FuncRegistration::new("pages").set_into_module(&mut module, |native: Native<'_>, url: Dynamic| {
+        placed(&native, all_pages(&native, &url, None))
     });
     FuncRegistration::new("pages")
-        .set_into_module(&mut module, |native: Native<'_>, url: Dynamic| placed(&native, all_pages(&native, &url, None)));
-    FuncRegistration::new("pages").set_into_module(&mut module, |native: Native<'_>, url: Dynamic, options: Dynamic| {
-        placed(&native, all_pages(&native, &url, Some(&options)))
-    });
+        .set_into_module(&mut module, |native: Native<'_>, url: Dynamic, options: Dynamic| {
+            placed(&native, all_pages(&native, &url, Some(&options)))
+        });
     engine.register_static_module("http", module.into());
 }
 
 /// `http::get|delete(url, [options])`, `http::post|put|patch(url, body, [options])`: the answer.
-fn call(native: &Native<'_>, name: &str, [url, body]: [&Dynamic; 2], options: Option<&Dynamic>) -> Result<Dynamic, Thrown> {
+fn call(
+    native: &Native<'_>,
+    name: &str,
+    [url, body]: [&Dynamic; 2],
+    options: Option<&Dynamic>,
+) -> Result<Dynamic, Thrown> {
     answer(native, &format!("http::{name}"), name, [url, body], options)
 }
 
 /// `http::request(method, url, [options])`: the answer.
-fn of_method(native: &Native<'_>, method: &Dynamic, url: &Dynamic, options: Option<&Dynamic>) -> Result<Dynamic, Thrown> {
+fn of_method(
+    native: &Native<'_>,
+    method: &Dynamic,
+    url: &Dynamic,
+    options: Option<&Dynamic>,
+) -> Result<Dynamic, Thrown> {
     let method = text("http::request", "the method", method)?;
     answer(native, "http::request", &method, [url, &Dynamic::UNIT], options)
 }
@@ -87,7 +110,8 @@ fn answer(
     let context = Context::of(native)?;
     context.acts(function)?;
     let options = Given::options(function, OPTIONS, options)?;
-    let request = Request::read(&context, function, method, url, Some(body), &options, native.engine().max_string_size())?;
+    let request =
+        Request::read(&context, function, method, url, Some(body), &options, native.engine().max_string_size())?;
     let auth = Auth::read(&request, &options)?;
     let answered = auth::perform(&context, &request, &auth)?;
     answer::value(native, &request, answered)

@@ -1,8 +1,8 @@
 //! `k8s::`: reading and writing objects of the cluster.
 //!
-//! A kind is a selector of one kind, such as `"v1/services"`, `"deployments.apps"` or `"batch/v1/CronJob"`. The default namespace, also
-//! for `()`, is the object's own, else that of the handled object. Objects are returned as ordinary maps. Errors of the server are thrown
-//! with `status`, `reason` and `details`.
+//! A kind is a selector of one kind, such as `"v1/services"`, `"deployments.apps"` or `"batch/v1/CronJob"`. The default
+//! namespace, also for `()`, is the object's own, else that of the handled object. Objects are returned as ordinary
+//! maps. Errors of the server are thrown with `status`, `reason` and `details`.
 
 mod caller;
 mod can;

@@ -1,5 +1,5 @@
-//! The plain library: functions of lists, maps, texts, versions, addresses and other formats. They depend on nothing but their arguments, so
-//! that expressions may call them, too.
+//! The plain library: functions of lists, maps, texts, versions, addresses and other formats. They depend on nothing
+//! but their arguments, so that expressions may call them, too.
 
 mod addresses;
 mod cleaning;

@@ -16,9 +16,10 @@ pub(super) fn register(engine: &mut Engine) {
         .set_into_module(&mut module, |native: NativeCallContext<'_>| placed(&native, service_account(&native)));
     FuncRegistration::new("kubeconfig")
         .set_into_module(&mut module, |native: NativeCallContext<'_>| placed(&native, kubeconfig(&native, None)));
-    FuncRegistration::new("kubeconfig").set_into_module(&mut module, |native: NativeCallContext<'_>, context: Dynamic| {
-        placed(&native, kubeconfig(&native, Some(&context)))
-    });
+    FuncRegistration::new("kubeconfig")
+        .set_into_module(&mut module, |native: NativeCallContext<'_>, context: Dynamic| {
+            placed(&native, kubeconfig(&native, Some(&context)))
+        });
     engine.register_static_module("login", module.into());
 }
 
@@ -27,16 +28,24 @@ fn service_account(native: &NativeCallContext<'_>) -> Result<Dynamic, Thrown> {
     let context = Context::of(native)?;
     let credentials = context.credentials("login::service_account")?;
     let found = wait_in(&context, async move { credentials.service_account().await })?;
-    found.map(|found| convert::to_dynamic(&found.unwrap_or_default())).map_err(|error| failed("login::service_account", &error))
+    found
+        .map(|found| convert::to_dynamic(&found.unwrap_or_default()))
+        .map_err(|error| failed("login::service_account", &error))
 }
 
-/// `login::kubeconfig([context])`: the credentials of the kubeconfig in a context, by default the current one; `()` without a kubeconfig.
+/// `login::kubeconfig([context])`: the credentials of the kubeconfig in a context, by default the current one; `()`
+/// without a kubeconfig.
 fn kubeconfig(native: &NativeCallContext<'_>, wanted: Option<&Dynamic>) -> Result<Dynamic, Thrown> {
     let context = Context::of(native)?;
     let credentials = context.credentials("login::kubeconfig")?;
-    let wanted = wanted.filter(|wanted| !wanted.is_unit()).map(|wanted| text("login::kubeconfig", "the context", wanted)).transpose()?;
+    let wanted = wanted
+        .filter(|wanted| !wanted.is_unit())
+        .map(|wanted| text("login::kubeconfig", "the context", wanted))
+        .transpose()?;
     let found = wait_in(&context, async move { credentials.kubeconfig(wanted).await })?;
-    found.map(|found| convert::to_dynamic(&found.unwrap_or_default())).map_err(|error| failed("login::kubeconfig", &error))
+    found
+        .map(|found| convert::to_dynamic(&found.unwrap_or_default()))
+        .map_err(|error| failed("login::kubeconfig", &error))
 }
 
 fn failed(function: &str, error: &str) -> Thrown {

@@ -37,9 +37,12 @@ pub(super) fn register(engine: &mut Engine) {
     FuncRegistration::new("remove").set_into_module(module_ref, |native: Native<'_>, name: Dynamic| {
         placed(&native, record(&native, "metric::remove", &name, None, Ok(Measure::Remove)))
     });
-    FuncRegistration::new("remove").set_into_module(module_ref, |native: Native<'_>, name: Dynamic, labels: Dynamic| {
-        placed(&native, record(&native, "metric::remove", &name, Some(&labels), Ok(Measure::Remove)))
-    });
+    FuncRegistration::new("remove").set_into_module(
+        module_ref,
+        |native: Native<'_>, name: Dynamic, labels: Dynamic| {
+            placed(&native, record(&native, "metric::remove", &name, Some(&labels), Ok(Measure::Remove)))
+        },
+    );
     number(module_ref, "add", "metric::add", Measure::Add);
     number(module_ref, "set", "metric::set", Measure::Set);
     number(module_ref, "observe", "metric::observe", |value| Measure::Observe(value, None));
@@ -47,13 +50,15 @@ pub(super) fn register(engine: &mut Engine) {
         module_ref,
         |native: Native<'_>, name: Dynamic, value: Dynamic, labels: Dynamic, options: Dynamic| {
             let function = "metric::observe";
-            let measure =
-                bounds(function, &options).and_then(|bounds| Ok(Measure::Observe(of_number(function, "the value", &value)?, bounds)));
+            let measure = bounds(function, &options)
+                .and_then(|bounds| Ok(Measure::Observe(of_number(function, "the value", &value)?, bounds)));
             placed(&native, record(&native, function, &name, Some(&labels), measure))
         },
     );
     FuncRegistration::new("describe")
-        .set_into_module(module_ref, |native: Native<'_>, name: Dynamic, help: Dynamic| placed(&native, describe(&native, &name, &help)));
+        .set_into_module(module_ref, |native: Native<'_>, name: Dynamic, help: Dynamic| {
+            placed(&native, describe(&native, &name, &help))
+        });
     engine.register_static_module("metric", module.into());
 }
 
@@ -62,9 +67,15 @@ fn number(module: &mut Module, name: &str, function: &'static str, measure: fn(f
     FuncRegistration::new(name).set_into_module(module, move |native: Native<'_>, name: Dynamic, value: Dynamic| {
         placed(&native, record(&native, function, &name, None, of_number(function, "the value", &value).map(measure)))
     });
-    FuncRegistration::new(name).set_into_module(module, move |native: Native<'_>, name: Dynamic, value: Dynamic, labels: Dynamic| {
-        placed(&native, record(&native, function, &name, Some(&labels), of_number(function, "the value", &value).map(measure)))
-    });
+    FuncRegistration::new(name).set_into_module(
+        module,
+        move |native: Native<'_>, name: Dynamic, value: Dynamic, labels: Dynamic| {
+            placed(
+                &native,
+                record(&native, function, &name, Some(&labels), of_number(function, "the value", &value).map(measure)),
+            )
+        },
+    );
 }
 
 /// `metric::inc|remove(name, [labels])`, `metric::add|set|observe(name, value, [labels])`: changes a series.
@@ -109,7 +120,9 @@ fn read_labels(function: &str, labels: &Dynamic) -> Result<BTreeMap<String, Stri
     let entries = match json(function, labels)? {
         Value::Null => return Ok(BTreeMap::new()),
         Value::Object(entries) if entries.len() <= MAX_LABELS => entries,
-        Value::Object(entries) => return Err(wrong(function, format!("{} labels are too many: at most {MAX_LABELS}", entries.len()))),
+        Value::Object(entries) => {
+            return Err(wrong(function, format!("{} labels are too many: at most {MAX_LABELS}", entries.len())));
+        }
         _ => return Err(wrong(function, "the labels must be a map")),
     };
     let mut read = BTreeMap::new();
@@ -119,7 +132,9 @@ fn read_labels(function: &str, labels: &Dynamic) -> Result<BTreeMap<String, Stri
             Value::String(text) => text.chars().take(MAX_VALUE).collect(),
             Value::Bool(flag) => flag.to_string(),
             Value::Number(number) => number.to_string(),
-            Value::Array(_) | Value::Object(_) => return Err(wrong(function, format!("the label `{name}` must be a text"))),
+            Value::Array(_) | Value::Object(_) => {
+                return Err(wrong(function, format!("the label `{name}` must be a text")));
+            }
         };
         read.insert(name, value);
     }

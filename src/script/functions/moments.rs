@@ -18,15 +18,16 @@ pub(crate) fn register(engine: &mut Engine) {
     engine.register_fn("duration", |given: Dynamic| duration(&given));
 }
 
-/// `now()`: the current time in whole microseconds, the precision of Kubernetes' `MicroTime`. Not available in expressions.
+/// `now()`: the current time in whole microseconds, the precision of Kubernetes' `MicroTime`. Not available in
+/// expressions.
 fn now(native: &NativeCallContext<'_>) -> Result<Time, Thrown> {
     let context = Context::of(native)?;
     context.varies("now")?;
     Ok(Time(Moment::utc(context.clock().now()).at))
 }
 
-/// `time(text)`: the moment of an RFC 3339 text, such as a `creationTimestamp`; of a number, that many seconds after 1970. A time is returned
-/// unchanged.
+/// `time(text)`: the moment of an RFC 3339 text, such as a `creationTimestamp`; of a number, that many seconds after
+/// 1970. A time is returned unchanged.
 fn parse(given: &Dynamic) -> Result<Time, Thrown> {
     if let Some(time) = given.read_lock::<Time>() {
         return Ok(*time);

@@ -21,7 +21,11 @@ impl Options {
     ///
     /// # Errors
     /// If it is not a map, or has a key that is not an option of the function.
-    pub(super) fn read(function: &'static str, known: &'static [&'static str], given: Option<&Dynamic>) -> Result<Self, Thrown> {
+    pub(super) fn read(
+        function: &'static str,
+        known: &'static [&'static str],
+        given: Option<&Dynamic>,
+    ) -> Result<Self, Thrown> {
         let entries = match given.map(|given| json(function, given)).transpose()? {
             None | Some(Value::Null) => Map::new(),
             Some(Value::Object(entries)) => entries,
@@ -78,7 +82,8 @@ pub(super) fn as_given(options: Option<&Dynamic>, key: &str) -> Option<Dynamic> 
     value.filter(|value| !value.is_unit())
 }
 
-/// Adds the position of the call to an error without one: the interpreter does so only for functions outside of modules.
+/// Adds the position of the call to an error without one: the interpreter does so only for functions outside of
+/// modules.
 ///
 /// # Errors
 /// The given error.
@@ -106,9 +111,10 @@ pub(super) fn json(function: &str, value: &Dynamic) -> Result<Value, Thrown> {
 pub(super) fn text(function: &str, what: &str, value: &Dynamic) -> Result<String, Thrown> {
     match value.as_immutable_string_ref() {
         Ok(text) => Ok(text.to_string()),
-        Err(_) => {
-            Err(Failure::argument(format!("`{function}`: {what} must be a text, not {}", bounded::shortened(&convert::shown(value))))
-                .into())
-        }
+        Err(_) => Err(Failure::argument(format!(
+            "`{function}`: {what} must be a text, not {}",
+            bounded::shortened(&convert::shown(value))
+        ))
+        .into()),
     }
 }

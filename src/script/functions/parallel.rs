@@ -27,7 +27,9 @@ const WORK_PER_FUNCTION: usize = 256;
 /// Registers `parallel`.
 pub(super) fn register(engine: &mut Engine) {
     engine.register_fn(NAME, |native: Native<'_>, functions: Dynamic| parallel(&native, &functions, None));
-    engine.register_fn(NAME, |native: Native<'_>, functions: Dynamic, limit: Dynamic| parallel(&native, &functions, Some(&limit)));
+    engine.register_fn(NAME, |native: Native<'_>, functions: Dynamic, limit: Dynamic| {
+        parallel(&native, &functions, Some(&limit))
+    });
 }
 
 fn parallel(native: &Native<'_>, functions: &Dynamic, limit: Option<&Dynamic>) -> Given {
@@ -35,7 +37,10 @@ fn parallel(native: &Native<'_>, functions: &Dynamic, limit: Option<&Dynamic>) -
     context.acts(NAME)?;
     let limit = limit_of(limit)?;
     if context.budget().lineage().count() > MAX_LEVELS {
-        return Err(support::wrong(NAME, format!("it may be called in functions of `{NAME}` up to {MAX_LEVELS} levels deep")));
+        return Err(support::wrong(
+            NAME,
+            format!("it may be called in functions of `{NAME}` up to {MAX_LEVELS} levels deep"),
+        ));
     }
     let closures = closures(native, functions)?;
     let tasks = tasks(native, &context, closures);
@@ -61,14 +66,17 @@ fn limit_of(given: Option<&Dynamic>) -> Result<usize, Thrown> {
             Some(limit) => limit.as_i64(),
         }
     };
-    let limit = number.and_then(|number| usize::try_from(number).ok()).filter(|limit| (1..=MAX_AT_ONCE).contains(limit));
+    let limit =
+        number.and_then(|number| usize::try_from(number).ok()).filter(|limit| (1..=MAX_AT_ONCE).contains(limit));
     limit.ok_or_else(|| support::wrong(NAME, format!("the limit must be an integer from 1 to {MAX_AT_ONCE}")))
 }
 
 /// Returns the functions. They are all checked before one begins.
 fn closures(native: &Native<'_>, given: &Dynamic) -> Result<Vec<Closure>, Thrown> {
     let items = given.read_lock::<Array>().map(|items| items.clone());
-    let Some(items) = items else { return Err(support::wrong(NAME, "it takes a list of functions, such as `[|| k8s::get(…)]`")) };
+    let Some(items) = items else {
+        return Err(support::wrong(NAME, "it takes a list of functions, such as `[|| k8s::get(…)]`"));
+    };
     let global = native.global_runtime_state();
     // A loop makes one function many times, with other captured values.
     let mut known: HashMap<(String, usize), Closure> = HashMap::new();
@@ -77,20 +85,28 @@ fn closures(native: &Native<'_>, given: &Dynamic) -> Result<Vec<Closure>, Thrown
     for (index, item) in items.iter().enumerate() {
         pace.spend(WORK_PER_FUNCTION)?;
         let pointer = item.read_lock::<FnPtr>();
-        let pointer = pointer.ok_or_else(|| support::wrong(NAME, format!("item {index} is no function: {}", support::shown(item))))?;
+        let pointer = pointer
+            .ok_or_else(|| support::wrong(NAME, format!("item {index} is no function: {}", support::shown(item))))?;
         closures.push(closure(&pointer, global, &mut known)?);
     }
     Ok(closures)
 }
 
-fn closure(pointer: &FnPtr, global: &GlobalRuntimeState, known: &mut HashMap<(String, usize), Closure>) -> Result<Closure, Thrown> {
+fn closure(
+    pointer: &FnPtr,
+    global: &GlobalRuntimeState,
+    known: &mut HashMap<(String, usize), Closure>,
+) -> Result<Closure, Thrown> {
     let key = (pointer.fn_name().to_owned(), pointer.curry().len());
     if let Some(same) = known.get(&key) {
         return Ok(Closure { captured: pointer.curry().to_vec(), ..same.clone() });
     }
     let closure = Closure::of(pointer, global).map_err(|problem| support::wrong(NAME, problem))?;
     if let Some(param) = closure.params().first() {
-        return Err(support::wrong(NAME, format!("its functions get no arguments, and one has the parameter `{param}`")));
+        return Err(support::wrong(
+            NAME,
+            format!("its functions get no arguments, and one has the parameter `{param}`"),
+        ));
     }
     known.insert(key, closure.clone());
     Ok(closure)
@@ -114,7 +130,9 @@ fn thrown(native: &Native<'_>, context: &Context, failed: Failed) -> Thrown {
             error.unwrap_or(ended)
         }
         Failed::Panicked(panic) => resume_unwind(panic),
-        Failed::NoStack(error) => Failure::host("internal", format!("no memory for a function of `{NAME}`: {error}")).into(),
+        Failed::NoStack(error) => {
+            Failure::host("internal", format!("no memory for a function of `{NAME}`: {error}")).into()
+        }
     };
     // As for methods of the interpreter, the error names the function among the calls.
     let source = native.call_source().unwrap_or_default().to_owned();

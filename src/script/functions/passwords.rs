@@ -1,4 +1,5 @@
-//! `random::`: passwords, tokens and bytes of the operating system's generator. Not available in expressions; simulations can seed it.
+//! `random::`: passwords, tokens and bytes of the operating system's generator. Not available in expressions;
+//! simulations can seed it.
 
 use rhai::{Dynamic, Engine, EvalAltResult, FuncRegistration, Module, NativeCallContext};
 
@@ -25,12 +26,16 @@ pub(super) fn register(engine: &mut Engine) {
     FuncRegistration::new("password").set_into_module(&mut module, |native: Native<'_>, length: Dynamic| {
         placed(&native, drawn(&native, "random::password", &length, LETTERS_AND_DIGITS))
     });
-    FuncRegistration::new("password").set_into_module(&mut module, |native: Native<'_>, length: Dynamic, alphabet: Dynamic| {
-        placed(
-            &native,
-            text("random::password", "the alphabet", &alphabet).and_then(|alphabet| drawn(&native, "random::password", &length, &alphabet)),
-        )
-    });
+    FuncRegistration::new("password").set_into_module(
+        &mut module,
+        |native: Native<'_>, length: Dynamic, alphabet: Dynamic| {
+            placed(
+                &native,
+                text("random::password", "the alphabet", &alphabet)
+                    .and_then(|alphabet| drawn(&native, "random::password", &length, &alphabet)),
+            )
+        },
+    );
     FuncRegistration::new("token").set_into_module(&mut module, |native: Native<'_>, length: Dynamic| {
         placed(&native, drawn(&native, "random::token", &length, OF_TOKENS))
     });
@@ -40,18 +45,29 @@ pub(super) fn register(engine: &mut Engine) {
 }
 
 fn count(function: &str, value: &Dynamic) -> Result<usize, Thrown> {
-    let number = value.as_int().ok().and_then(|number| usize::try_from(number).ok()).filter(|number| (1..=MAX_LENGTH).contains(number));
-    number.ok_or_else(|| Failure::argument(format!("`{function}`: the length is an integer from 1 to {MAX_LENGTH}")).into())
+    let number = value
+        .as_int()
+        .ok()
+        .and_then(|number| usize::try_from(number).ok())
+        .filter(|number| (1..=MAX_LENGTH).contains(number));
+    number.ok_or_else(|| {
+        Failure::argument(format!("`{function}`: the length is an integer from 1 to {MAX_LENGTH}")).into()
+    })
 }
 
-/// `random::password(length, alphabet)` and `random::token(length)`: characters of an alphabet, each with the same probability.
+/// `random::password(length, alphabet)` and `random::token(length)`: characters of an alphabet, each with the same
+/// probability.
 fn drawn(native: &Native<'_>, function: &str, length: &Dynamic, alphabet: &str) -> Result<String, Thrown> {
     let context = Context::of(native)?;
     context.varies(function)?;
     let length = count(function, length)?;
     // A character that is written twice would be drawn more often.
-    let signs: Vec<char> =
-        alphabet.chars().take(usize::from(u8::MAX) + 2).collect::<std::collections::BTreeSet<char>>().into_iter().collect();
+    let signs: Vec<char> = alphabet
+        .chars()
+        .take(usize::from(u8::MAX) + 2)
+        .collect::<std::collections::BTreeSet<char>>()
+        .into_iter()
+        .collect();
     if !(2..=usize::from(u8::MAX) + 1).contains(&signs.len()) || alphabet.chars().count() > usize::from(u8::MAX) + 1 {
         return Err(Failure::argument(format!("`{function}`: the alphabet must have from 2 to 256 characters")).into());
     }

@@ -10,7 +10,9 @@ type Thrown = Box<EvalAltResult>;
 /// Registers the functions.
 pub(super) fn register(engine: &mut Engine) {
     engine.register_fn("random", |native: NativeCallContext<'_>| random(&native));
-    engine.register_fn("random", |native: NativeCallContext<'_>, low: Dynamic, high: Dynamic| random_between(&native, &low, &high));
+    engine.register_fn("random", |native: NativeCallContext<'_>, low: Dynamic, high: Dynamic| {
+        random_between(&native, &low, &high)
+    });
     engine.register_fn("uuid", |native: NativeCallContext<'_>| uuid(&native));
 }
 
@@ -21,8 +23,8 @@ fn random(native: &NativeCallContext<'_>) -> Result<f64, Thrown> {
     Ok(context.environment().rng.fraction())
 }
 
-/// `random(low, high)`: an integer between two integers, both included; a float between two numbers if one of them is a float,
-/// the upper one excluded. A low end above the high one is an error.
+/// `random(low, high)`: an integer between two integers, both included; a float between two numbers if one of them is a
+/// float, the upper one excluded. A low end above the high one is an error.
 fn random_between(native: &NativeCallContext<'_>, low: &Dynamic, high: &Dynamic) -> Result<Dynamic, Thrown> {
     let context = Context::of(native)?;
     context.varies("random")?;
@@ -30,8 +32,9 @@ fn random_between(native: &NativeCallContext<'_>, low: &Dynamic, high: &Dynamic)
     if let (Ok(low), Ok(high)) = (low.as_int(), high.as_int()) {
         return if low <= high { Ok(rng.between(low, high).into()) } else { Err(reversed(&low, &high)) };
     }
-    let number =
-        |value: &Dynamic| value.as_float().or_else(|_| value.as_int().map(|integer| integer as f64)).ok().filter(|n| n.is_finite());
+    let number = |value: &Dynamic| {
+        value.as_float().or_else(|_| value.as_int().map(|integer| integer as f64)).ok().filter(|n| n.is_finite())
+    };
     match (number(low), number(high)) {
         (Some(low), Some(high)) if low <= high => Ok((low + rng.fraction() * (high - low)).into()),
         (Some(low), Some(high)) => Err(reversed(&low, &high)),

@@ -38,8 +38,9 @@ pub(crate) fn register(engine: &mut Engine) {
         placed(&native, Searches::of(&native, &patterns).and_then(|searches| replace(&searches, [a, b, c])))
     };
     FuncRegistration::new("replace").set_into_module(&mut module, call);
-    FuncRegistration::new("escape")
-        .set_into_module(&mut module, |native: NativeCallContext<'_>, given: Dynamic| placed(&native, escape(&native, &given)));
+    FuncRegistration::new("escape").set_into_module(&mut module, |native: NativeCallContext<'_>, given: Dynamic| {
+        placed(&native, escape(&native, &given))
+    });
     engine.register_static_module("regex", module.into());
 }
 
@@ -74,8 +75,8 @@ fn find_all(searches: &Searches<'_>, [pattern, given]: [Dynamic; 2]) -> Result<D
     Ok(all.into())
 }
 
-/// `regex::captures(pattern, text)`: the groups of the first match, in a list whose first item is the whole match; a group that has no part in it is
-/// `()`. Without a match it is `()`.
+/// `regex::captures(pattern, text)`: the groups of the first match, in a list whose first item is the whole match; a
+/// group that has no part in it is `()`. Without a match it is `()`.
 fn captures(searches: &Searches<'_>, [pattern, given]: [Dynamic; 2]) -> Result<Dynamic, Thrown> {
     let search = searches.prepare("regex::captures", &pattern, &given)?;
     let first = first_groups(&search)?;
@@ -98,7 +99,8 @@ fn captures_all(searches: &Searches<'_>, [pattern, given]: [Dynamic; 2]) -> Resu
     Ok(all.into())
 }
 
-/// `regex::named(pattern, text)`: a map of the named groups of the first match; a group that has no part in it is `()`. Without a match it is `()`.
+/// `regex::named(pattern, text)`: a map of the named groups of the first match; a group that has no part in it is `()`.
+/// Without a match it is `()`.
 fn named(searches: &Searches<'_>, [pattern, given]: [Dynamic; 2]) -> Result<Dynamic, Thrown> {
     let search = searches.prepare("regex::named", &pattern, &given)?;
     let Some(groups) = first_groups(&search)? else { return Ok(Dynamic::UNIT) };
@@ -119,7 +121,9 @@ fn parts(searches: &Searches<'_>, text: &str, groups: &Groups) -> Result<Array, 
     if groups.0.len() > searches.max_items {
         return Err(bounded::refused(Limit::ArraySize));
     }
-    bounded::reserve(groups.0.iter().map(|range| range.as_ref().map_or(0, ExactSizeIterator::len) + BYTES_PER_ITEM).sum())?;
+    bounded::reserve(
+        groups.0.iter().map(|range| range.as_ref().map_or(0, ExactSizeIterator::len) + BYTES_PER_ITEM).sum(),
+    )?;
     Ok(groups.0.iter().map(|range| range.clone().map_or(Dynamic::UNIT, |range| text[range].into())).collect())
 }
 
@@ -155,14 +159,16 @@ fn escape(native: &NativeCallContext<'_>, given: &Dynamic) -> Result<Dynamic, Th
     Ok(regex::escape(&plain).into())
 }
 
-/// `regex::replace(pattern, text, with)`: the text with every match replaced; `$1` and `${name}` mean groups, `$$` a dollar.
+/// `regex::replace(pattern, text, with)`: the text with every match replaced; `$1` and `${name}` mean groups, `$$` a
+/// dollar.
 fn replace(searches: &Searches<'_>, [pattern, given, with]: [Dynamic; 3]) -> Result<Dynamic, Thrown> {
     let with = text("regex::replace", "the replacement", &with)?;
     let search = searches.prepare("regex::replace", &pattern, &given)?;
     let text = &search.text;
     let (mut replaced, mut end) = (Text::up_to(searches.max_text), 0);
-    let push =
-        |replaced: &mut Text, part: &str| if replaced.push(part.as_bytes()) { Ok(()) } else { Err(bounded::refused(Limit::StringSize)) };
+    let push = |replaced: &mut Text, part: &str| {
+        if replaced.push(part.as_bytes()) { Ok(()) } else { Err(bounded::refused(Limit::StringSize)) }
+    };
     search.each(Wanted::Groups, |groups| {
         let whole = groups.whole();
         push(&mut replaced, &text[end..whole.start])?;

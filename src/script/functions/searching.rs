@@ -1,4 +1,5 @@
-//! Searches with regular expressions, which take linear time, but not always little: those that may take long run on another thread.
+//! Searches with regular expressions, which take linear time, but not always little: those that may take long run on
+//! another thread.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,11 +19,12 @@ use crate::script::values::script_error::Failure;
 
 type Thrown = Box<EvalAltResult>;
 
-/// The cost above which a search runs on another thread: bytes of the compiled pattern times bytes of the text. The slowest patterns take a
-/// nanosecond for about ten of them.
+/// The cost above which a search runs on another thread: bytes of the compiled pattern times bytes of the text. The
+/// slowest patterns take a nanosecond for about ten of them.
 const MAX_COST_HERE: usize = 64 << 20;
 
-/// The cost above which a search is refused, since nothing can end it: the slowest patterns would take about ten seconds.
+/// The cost above which a search is refused, since nothing can end it: the slowest patterns would take about ten
+/// seconds.
 const MAX_COST: usize = 64 << 30;
 
 /// The threads that search at the same time, for the whole process. An abandoned search keeps its place until it ends.
@@ -48,7 +50,12 @@ impl<'a> Searches<'a> {
     /// Returns the searches of the running call.
     pub(super) fn of(native: &NativeCallContext<'_>, patterns: &'a Patterns) -> Result<Self, Thrown> {
         let engine = native.engine();
-        Ok(Self { context: Context::of(native)?, patterns, max_text: engine.max_string_size(), max_items: engine.max_array_size() })
+        Ok(Self {
+            context: Context::of(native)?,
+            patterns,
+            max_text: engine.max_string_size(),
+            max_items: engine.max_array_size(),
+        })
     }
 
     /// Returns a search for a pattern in a text.
@@ -88,7 +95,10 @@ impl Search<'_> {
     ///
     /// # Errors
     /// If the call must end.
-    pub(super) fn run<T: Send + 'static>(&self, part: impl FnOnce(&Regex, &str) -> T + Send + 'static) -> Result<T, Thrown> {
+    pub(super) fn run<T: Send + 'static>(
+        &self,
+        part: impl FnOnce(&Regex, &str) -> T + Send + 'static,
+    ) -> Result<T, Thrown> {
         if self.is_here {
             return Ok(part(&self.pattern.regex, &self.text));
         }
@@ -100,7 +110,11 @@ impl Search<'_> {
     ///
     /// # Errors
     /// Those of the function, and if the call must end.
-    pub(super) fn each(&self, wanted: Wanted, mut take: impl FnMut(&Groups) -> Result<(), Thrown>) -> Result<(), Thrown> {
+    pub(super) fn each(
+        &self,
+        wanted: Wanted,
+        mut take: impl FnMut(&Groups) -> Result<(), Thrown>,
+    ) -> Result<(), Thrown> {
         let mut next = Some(Cursor::default());
         let (most, time) = if self.is_here { (1, Duration::MAX) } else { (MATCHES_AT_ONCE, TIME_AT_ONCE) };
         while let Some(cursor) = next {
@@ -158,8 +172,8 @@ struct Cursor {
     last_end: Option<usize>,
 }
 
-/// Returns the next matches, and where the search goes on if it has not ended. As in other languages, an empty match does not follow
-/// another match immediately.
+/// Returns the next matches, and where the search goes on if it has not ended. As in other languages, an empty match
+/// does not follow another match immediately.
 fn some_matches(
     regex: &Regex,
     text: &str,

@@ -1,5 +1,5 @@
-//! Functions of the language whose results can be much larger than their arguments. The language checks sizes afterwards; here they are known, or
-//! limited, before anything is made.
+//! Functions of the language whose results can be much larger than their arguments. The language checks sizes
+//! afterwards; here they are known, or limited, before anything is made.
 
 use rhai::{Array, Dynamic, Engine, EvalAltResult, ImmutableString, Map, NativeCallContext, Position};
 
@@ -17,18 +17,39 @@ const BYTES_PER_ITEM: usize = 64;
 
 /// Registers the functions. They take precedence over those of the language.
 pub(super) fn register(engine: &mut Engine) {
-    engine.register_fn("replace", |native: Native<'_>, text: &mut ImmutableString, find: ImmutableString, with: ImmutableString| {
-        replace(&native, text, &find, &with)
-    });
-    engine.register_fn("replace", |native: Native<'_>, text: &mut ImmutableString, find: char, with: ImmutableString| {
-        replace(&native, text, find.encode_utf8(&mut [0; 4]), &with)
-    });
-    engine.register_fn("replace", |native: Native<'_>, text: &mut ImmutableString, find: ImmutableString, with: char| {
-        replace(&native, text, &find, with.encode_utf8(&mut [0; 4]))
-    });
-    pure!(engine, "split", |native: Native<'_>, text: &mut ImmutableString| split(&native, text, text.split_whitespace()));
-    pure!(engine, "split", |native: Native<'_>, text: &mut ImmutableString, at: ImmutableString| split(&native, text, text.split(&*at)));
-    pure!(engine, "split", |native: Native<'_>, text: &mut ImmutableString, at: char| split(&native, text, text.split(at)));
+    engine.register_fn(
+        "replace",
+        |native: Native<'_>, text: &mut ImmutableString, find: ImmutableString, with: ImmutableString| {
+            replace(&native, text, &find, &with)
+        },
+    );
+    engine.register_fn(
+        "replace",
+        |native: Native<'_>, text: &mut ImmutableString, find: char, with: ImmutableString| {
+            replace(&native, text, find.encode_utf8(&mut [0; 4]), &with)
+        },
+    );
+    engine.register_fn(
+        "replace",
+        |native: Native<'_>, text: &mut ImmutableString, find: ImmutableString, with: char| {
+            replace(&native, text, &find, with.encode_utf8(&mut [0; 4]))
+        },
+    );
+    pure!(engine, "split", |native: Native<'_>, text: &mut ImmutableString| split(
+        &native,
+        text,
+        text.split_whitespace()
+    ));
+    pure!(engine, "split", |native: Native<'_>, text: &mut ImmutableString, at: ImmutableString| split(
+        &native,
+        text,
+        text.split(&*at)
+    ));
+    pure!(engine, "split", |native: Native<'_>, text: &mut ImmutableString, at: char| split(
+        &native,
+        text,
+        text.split(at)
+    ));
     pure!(engine, "split", |native: Native<'_>, text: &mut ImmutableString, at: ImmutableString, count: i64| {
         split(&native, text, text.splitn(segments(count), &*at))
     });
@@ -38,7 +59,11 @@ pub(super) fn register(engine: &mut Engine) {
     pure!(engine, "split_rev", |native: Native<'_>, text: &mut ImmutableString, at: ImmutableString| {
         split(&native, text, text.rsplit(&*at))
     });
-    pure!(engine, "split_rev", |native: Native<'_>, text: &mut ImmutableString, at: char| split(&native, text, text.rsplit(at)));
+    pure!(engine, "split_rev", |native: Native<'_>, text: &mut ImmutableString, at: char| split(
+        &native,
+        text,
+        text.rsplit(at)
+    ));
     pure!(engine, "split_rev", |native: Native<'_>, text: &mut ImmutableString, at: ImmutableString, count: i64| {
         split(&native, text, text.rsplitn(segments(count), &*at))
     });
@@ -76,7 +101,11 @@ fn replace(native: &Native<'_>, text: &mut ImmutableString, find: &str, with: &s
 }
 
 /// Returns the parts of a text. An empty text has one part.
-fn split<'a>(native: &Native<'_>, text: &ImmutableString, parts: impl Iterator<Item = &'a str>) -> Result<Array, Thrown> {
+fn split<'a>(
+    native: &Native<'_>,
+    text: &ImmutableString,
+    parts: impl Iterator<Item = &'a str>,
+) -> Result<Array, Thrown> {
     if text.is_empty() {
         return Ok(vec![text.clone().into()]);
     }
@@ -101,8 +130,8 @@ fn to_chars(native: &Native<'_>, text: &ImmutableString) -> Result<Array, Thrown
     Ok(text.chars().map(Into::into).collect())
 }
 
-/// Returns the text of a list, as the language shows it. If it is too large, the text is cut off, and the call is ended before its next
-/// operation: the language would show the list itself after an error.
+/// Returns the text of a list, as the language shows it. If it is too large, the text is cut off, and the call is ended
+/// before its next operation: the language would show the list itself after an error.
 fn shown_list(native: &Native<'_>, items: &mut Array) -> String {
     let mut text = Text::up_to(max_text(native));
     text.push(b"[");
@@ -149,7 +178,8 @@ fn shown_item(native: &Native<'_>, item: &mut Dynamic) -> String {
 
 /// `map.to_json()`: the map as JSON, on one line. Values without a JSON form are errors.
 fn to_json(entries: &Map) -> Result<String, Thrown> {
-    let json = convert::to_json(&Dynamic::from(entries.clone())).map_err(|error| Failure::argument(format!("`to_json`: {error}")))?;
+    let json = convert::to_json(&Dynamic::from(entries.clone()))
+        .map_err(|error| Failure::argument(format!("`to_json`: {error}")))?;
     let text = bounded::json_text(&json);
     if allocator::exceeded().is_some() { Err(bounded::refused(Limit::Memory)) } else { Ok(text) }
 }

@@ -12,9 +12,12 @@ pub(super) fn register(engine: &mut Engine) {
     engine.register_fn("subhandler", |native: NativeCallContext<'_>, id: ImmutableString, function: FnPtr| {
         subhandler(&native, &id, Map::new(), &function)
     });
-    engine.register_fn("subhandler", |native: NativeCallContext<'_>, id: ImmutableString, options: Map, function: FnPtr| {
-        subhandler(&native, &id, options, &function)
-    });
+    engine.register_fn(
+        "subhandler",
+        |native: NativeCallContext<'_>, id: ImmutableString, options: Map, function: FnPtr| {
+            subhandler(&native, &id, options, &function)
+        },
+    );
     engine.register_fn("execute", |native: NativeCallContext<'_>| execute(&native));
 }
 
@@ -24,11 +27,20 @@ fn of_call(context: &Context, function: &str) -> Result<Rc<dyn Subhandlers>, Fai
         return Err(Failure::host("unavailable", text));
     }
     let subhandlers = context.subhandlers().cloned();
-    subhandlers
-        .ok_or_else(|| Failure::host("unavailable", format!("`{function}` is for handlers of changes only: only they have sub-handlers")))
+    subhandlers.ok_or_else(|| {
+        Failure::host(
+            "unavailable",
+            format!("`{function}` is for handlers of changes only: only they have sub-handlers"),
+        )
+    })
 }
 
-fn subhandler(native: &NativeCallContext<'_>, id: &str, options: Map, function: &FnPtr) -> Result<(), Box<EvalAltResult>> {
+fn subhandler(
+    native: &NativeCallContext<'_>,
+    id: &str,
+    options: Map,
+    function: &FnPtr,
+) -> Result<(), Box<EvalAltResult>> {
     of_call(&Context::of(native)?, "subhandler")?.register(native, id, options, function)
 }
 

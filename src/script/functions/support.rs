@@ -1,4 +1,5 @@
-//! The common parts of the modules of host functions: their registration, the limits of their results, and their errors.
+//! The common parts of the modules of host functions: their registration, the limits of their results, and their
+//! errors.
 
 use rhai::{Dynamic, EvalAltResult, FnPtr, FuncRegistration, Module, NativeCallContext, Position};
 
@@ -29,13 +30,16 @@ pub(super) fn two(module: &mut Module, name: &str, function: fn(&Native<'_>, &Dy
 
 /// Adds a function of three arguments to a module.
 pub(super) fn three(module: &mut Module, name: &str, function: fn(&Native<'_>, &Dynamic, &Dynamic, &Dynamic) -> Given) {
-    let call = move |native: Native<'_>, a: Dynamic, b: Dynamic, c: Dynamic| placed(&native, function(&native, &a, &b, &c));
+    let call =
+        move |native: Native<'_>, a: Dynamic, b: Dynamic, c: Dynamic| placed(&native, function(&native, &a, &b, &c));
     FuncRegistration::new(name).set_into_module(module, call);
 }
 
 /// Adds a function of four arguments to a module.
 pub(super) fn four(module: &mut Module, name: &str, function: fn(&Native<'_>, &[Dynamic; 4]) -> Given) {
-    let call = move |native: Native<'_>, a: Dynamic, b: Dynamic, c: Dynamic, d: Dynamic| placed(&native, function(&native, &[a, b, c, d]));
+    let call = move |native: Native<'_>, a: Dynamic, b: Dynamic, c: Dynamic, d: Dynamic| {
+        placed(&native, function(&native, &[a, b, c, d]))
+    };
     FuncRegistration::new(name).set_into_module(module, call);
 }
 
@@ -76,11 +80,17 @@ pub(super) fn may_have_bytes(native: &Native<'_>, count: usize) -> Result<(), Th
     if max > 0 && count > max { Err(bounded::refused(Limit::StringSize)) } else { bounded::reserve(count) }
 }
 
-/// Calls a function that a method was given. As for methods of the interpreter, its errors name the method among the calls.
+/// Calls a function that a method was given. As for methods of the interpreter, its errors name the method among the
+/// calls.
 ///
 /// # Errors
 /// Those of the function.
-pub(super) fn call<const N: usize>(method: &str, native: &Native<'_>, function: &FnPtr, arguments: [Dynamic; N]) -> Given {
+pub(super) fn call<const N: usize>(
+    method: &str,
+    native: &Native<'_>,
+    function: &FnPtr,
+    arguments: [Dynamic; N],
+) -> Given {
     function.call_raw(native, None, arguments).map_err(|error| {
         let source = native.call_source().unwrap_or_default().to_owned();
         EvalAltResult::ErrorInFunctionCall(method.to_owned(), source, error, Position::NONE).into()
@@ -103,7 +113,8 @@ pub(super) fn unreadable(function: &str, what: impl std::fmt::Display) -> Thrown
 /// If it has another type.
 pub(super) fn count(function: &str, what: &str, value: &Dynamic) -> Result<usize, Thrown> {
     let number = value.as_int().ok().and_then(|number| usize::try_from(number).ok());
-    number.ok_or_else(|| wrong(function, format!("{what} must be an integer that is not negative, not {}", shown(value))))
+    number
+        .ok_or_else(|| wrong(function, format!("{what} must be an integer that is not negative, not {}", shown(value))))
 }
 
 /// Returns the beginning of a value, for an error message.

@@ -56,7 +56,8 @@ impl Target {
     pub(super) fn place(&self, object: &mut Value) {
         if let Some(namespace) = &self.namespace
             && let Some(object) = object.as_object_mut()
-            && let Some(metadata) = object.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new())).as_object_mut()
+            && let Some(metadata) =
+                object.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new())).as_object_mut()
         {
             metadata.insert("namespace".to_owned(), namespace.as_str().into());
         }
@@ -70,10 +71,13 @@ impl Target {
         let kind = &self.resource.kind;
         match (self.resource.namespaced, given) {
             (false, None) => Ok(self),
-            (false, Some(_)) => Err(Failure::argument(format!("`{function}`: objects of the kind {kind} have no namespace")).into()),
+            (false, Some(_)) => {
+                Err(Failure::argument(format!("`{function}`: objects of the kind {kind} have no namespace")).into())
+            }
             (true, given) => {
                 let namespace = given.or_else(|| context.namespace()).filter(|namespace| !namespace.is_empty());
-                let missing = || Failure::argument(format!("`{function}`: objects of the kind {kind} need a namespace"));
+                let missing =
+                    || Failure::argument(format!("`{function}`: objects of the kind {kind} need a namespace"));
                 Ok(Self { namespace: Some(namespace.ok_or_else(missing)?), ..self })
             }
         }
@@ -84,19 +88,31 @@ impl Target {
 ///
 /// # Errors
 /// If the text is not a selector of one kind, or the cluster has no such kind.
-pub(super) fn of_kind(context: &Context, other: Option<Arc<dyn Api>>, function: &str, kind: &str) -> Result<Target, Thrown> {
-    let selector = Selector::parse(kind).map_err(|error| Failure::argument(format!("`{function}`: {kind:?} is no kind: {error}")))?;
+pub(super) fn of_kind(
+    context: &Context,
+    other: Option<Arc<dyn Api>>,
+    function: &str,
+    kind: &str,
+) -> Result<Target, Thrown> {
+    let selector = Selector::parse(kind)
+        .map_err(|error| Failure::argument(format!("`{function}`: {kind:?} is no kind: {error}")))?;
     if !selector.is_specific() {
         return Err(Failure::argument(format!("`{function}`: {kind:?} means more than one kind")).into());
     }
     resolve(context, other, function, selector, kind)
 }
 
-/// Returns the target of an object: its own kind, and its own namespace or that of the handled object. The cluster may be another one.
+/// Returns the target of an object: its own kind, and its own namespace or that of the handled object. The cluster may
+/// be another one.
 ///
 /// # Errors
 /// If the object has no kind, or the cluster has no such kind.
-pub(super) fn of_object(context: &Context, other: Option<Arc<dyn Api>>, function: &str, object: &Value) -> Result<Target, Thrown> {
+pub(super) fn of_object(
+    context: &Context,
+    other: Option<Arc<dyn Api>>,
+    function: &str,
+    object: &Value,
+) -> Result<Target, Thrown> {
     let field = |key: &str| {
         let missing = || Failure::argument(format!("`{function}`: the object has no {key}"));
         object.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).ok_or_else(missing)
@@ -114,10 +130,18 @@ pub(super) fn of_object(context: &Context, other: Option<Arc<dyn Api>>, function
     target.within(context, function, own.map(str::to_owned))
 }
 
-fn resolve(context: &Context, other: Option<Arc<dyn Api>>, function: &str, selector: Selector, shown: &str) -> Result<Target, Thrown> {
+fn resolve(
+    context: &Context,
+    other: Option<Arc<dyn Api>>,
+    function: &str,
+    selector: Selector,
+    shown: &str,
+) -> Result<Target, Thrown> {
     let api = other.map_or_else(|| context.cluster(function), Ok)?;
     let resolved = wait_in(context, async move { api.resolve(selector).await })?;
-    let failed = |error: ApiError| Failure::from(ApiError { message: format!("{function} {shown}: {}", error.message), ..error });
+    let failed = |error: ApiError| {
+        Failure::from(ApiError { message: format!("{function} {shown}: {}", error.message), ..error })
+    };
     Ok(Target::new(resolved.map_err(failed)?))
 }
 

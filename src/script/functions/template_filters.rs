@@ -1,5 +1,5 @@
-//! Filters of templates beyond those of Jinja: `to_yaml`, `to_json`, `b64encode`, `b64decode`, `urlencode`, `quote`, `nindent`, `sha256`. As all
-//! filters, they know the size of their result before they make it.
+//! Filters of templates beyond those of Jinja: `to_yaml`, `to_json`, `b64encode`, `b64decode`, `urlencode`, `quote`,
+//! `nindent`, `sha256`. As all filters, they know the size of their result before they make it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -124,7 +124,13 @@ fn sha256(value: &Value) -> Filtered {
 /// A new line, and the text with spaces before each line, as in Helm.
 fn nindent(value: &Value, width: usize) -> Filtered {
     let text = text(value)?;
-    fits(text.lines().count().saturating_add(1).saturating_mul(width.saturating_add(1)).saturating_add(text.len().saturating_mul(2)))?;
+    fits(
+        text.lines()
+            .count()
+            .saturating_add(1)
+            .saturating_mul(width.saturating_add(1))
+            .saturating_add(text.len().saturating_mul(2)),
+    )?;
     let indented: Vec<String> = text.lines().map(|line| format!("{:width$}{line}", "")).collect();
     Ok(format!("\n{}", indented.join("\n")).into())
 }

@@ -1,5 +1,6 @@
-//! The limits of templates: fuel counts steps, and one step can make a large text. So the filters that enlarge their input know the size of
-//! their result before they make it, and each output, filter and reading of a value checks the memory and the time of the call.
+//! The limits of templates: fuel counts steps, and one step can make a large text. So the filters that enlarge their
+//! input know the size of their result before they make it, and each output, filter and reading of a value checks the
+//! memory and the time of the call.
 
 use std::sync::Arc;
 
@@ -69,14 +70,17 @@ pub(super) fn set(environment: &mut Environment<'_>) {
         ("map", "map ", twice),
     ];
     for (name, original, estimate) in guarded {
-        environment.add_filter(name, move |state: &mut State<'_, '_>, arguments: Rest<ValueOrKwargs>| -> Result<Value, Error> {
-            check()?;
-            let arguments: Vec<Value> = arguments.0.into_iter().map(ValueOrKwargs::into_value).collect();
-            if !allocator::reserve(estimate(&arguments)) {
-                return Err(too_large());
-            }
-            state.apply_filter(original, &arguments)
-        });
+        environment.add_filter(
+            name,
+            move |state: &mut State<'_, '_>, arguments: Rest<ValueOrKwargs>| -> Result<Value, Error> {
+                check()?;
+                let arguments: Vec<Value> = arguments.0.into_iter().map(ValueOrKwargs::into_value).collect();
+                if !allocator::reserve(estimate(&arguments)) {
+                    return Err(too_large());
+                }
+                state.apply_filter(original, &arguments)
+            },
+        );
     }
 }
 
@@ -165,8 +169,11 @@ fn joined(arguments: &[Value]) -> usize {
 
 fn pieces(arguments: &[Value]) -> usize {
     let (text, separator) = (texts(arguments, 0), texts(arguments, 1));
-    let count =
-        if separator.is_empty() { text.split_whitespace().count().max(text.lines().count()) } else { text.matches(separator).count() };
+    let count = if separator.is_empty() {
+        text.split_whitespace().count().max(text.lines().count())
+    } else {
+        text.matches(separator).count()
+    };
     count.saturating_mul(BYTES_PER_ITEM).saturating_add(twice(arguments))
 }
 
@@ -175,7 +182,12 @@ fn number(arguments: &[Value]) -> usize {
     let of_value = |value: &Value| value.as_usize().unwrap_or_default();
     let named = |value: &Value| {
         let keys = value.try_iter().ok().filter(|_| value.kind() == minijinja::value::ValueKind::Map);
-        keys.into_iter().flatten().filter_map(|key| value.get_item(&key).ok()).map(|value| of_value(&value)).max().unwrap_or_default()
+        keys.into_iter()
+            .flatten()
+            .filter_map(|key| value.get_item(&key).ok())
+            .map(|value| of_value(&value))
+            .max()
+            .unwrap_or_default()
     };
     arguments.iter().skip(1).map(|value| of_value(value).max(named(value))).max().unwrap_or_default()
 }
@@ -193,11 +205,19 @@ fn nested(arguments: &[Value]) -> usize {
 fn indented_json(arguments: &[Value]) -> usize {
     let items = of(arguments, 0) / BYTES_PER_ITEM + 1;
     let width = if number(arguments) > MAX_WIDTH { usize::MAX } else { number(arguments) * MAX_NESTING };
-    if number(arguments) == 0 { nested(arguments) } else { items.saturating_mul(width).saturating_add(nested(arguments)) }
+    if number(arguments) == 0 {
+        nested(arguments)
+    } else {
+        items.saturating_mul(width).saturating_add(nested(arguments))
+    }
 }
 
 fn counted(arguments: &[Value]) -> usize {
-    if number(arguments) > MAX_WIDTH { usize::MAX } else { twice(arguments).saturating_add(number(arguments) * BYTES_PER_ITEM) }
+    if number(arguments) > MAX_WIDTH {
+        usize::MAX
+    } else {
+        twice(arguments).saturating_add(number(arguments) * BYTES_PER_ITEM)
+    }
 }
 
 /// Widths are numbers in the format, or arguments.

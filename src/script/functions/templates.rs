@@ -1,4 +1,5 @@
-//! `template(file, map)`: a file with Jinja syntax, rendered, and read as YAML; and `template_text(text, map)`: a text, rendered.
+//! `template(file, map)`: a file with Jinja syntax, rendered, and read as YAML; and `template_text(text, map)`: a text,
+//! rendered.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,29 +29,37 @@ const MAX_TEXT: usize = 256 << 10;
 
 /// Registers the function.
 pub(crate) fn register(engine: &mut Engine) {
-    engine.register_fn("template", |native: NativeCallContext<'_>, file: Dynamic, values: Dynamic| template(&native, &file, &values));
-    engine.register_fn("template", |native: NativeCallContext<'_>, file: Dynamic| template(&native, &file, &Dynamic::UNIT));
+    engine.register_fn("template", |native: NativeCallContext<'_>, file: Dynamic, values: Dynamic| {
+        template(&native, &file, &values)
+    });
+    engine.register_fn("template", |native: NativeCallContext<'_>, file: Dynamic| {
+        template(&native, &file, &Dynamic::UNIT)
+    });
     engine.register_fn("template_text", |native: NativeCallContext<'_>, text: Dynamic, values: Dynamic| {
         template_text(&native, &text, &values)
     });
-    engine.register_fn("template_text", |native: NativeCallContext<'_>, text: Dynamic| template_text(&native, &text, &Dynamic::UNIT));
+    engine.register_fn("template_text", |native: NativeCallContext<'_>, text: Dynamic| {
+        template_text(&native, &text, &Dynamic::UNIT)
+    });
 }
 
-/// `template(file, map)`: the objects of a template below the folder of scripts. One document gives its object, several give an array;
-/// empty documents are dropped; without any document the value is `()`.
+/// `template(file, map)`: the objects of a template below the folder of scripts. One document gives its object, several
+/// give an array; empty documents are dropped; without any document the value is `()`.
 ///
-/// The map's keys are the variables. Undefined variables are errors, including `()` values; nothing is escaped, `{{ x | tojson }}` quotes
-/// safely. Includes are looked up like the file itself.
+/// The map's keys are the variables. Undefined variables are errors, including `()` values; nothing is escaped, `{{ x |
+/// tojson }}` quotes safely. Includes are looked up like the file itself.
 fn template(native: &NativeCallContext<'_>, file: &Dynamic, values: &Dynamic) -> Result<Dynamic, Box<EvalAltResult>> {
     let context = Context::of(native)?;
     let file = text("template", "the file", file)?;
     let values = values_of("template", values)?;
     let max = native.engine().max_string_size();
-    let rendered = render(context.root(), context.templates(), &file, &values, max)
-        .map_err(|message| allocator::exceeded().map_or_else(|| Failure::host("template", message).into(), bounded::refused))?;
+    let rendered = render(context.root(), context.templates(), &file, &values, max).map_err(|message| {
+        allocator::exceeded().map_or_else(|| Failure::host("template", message).into(), bounded::refused)
+    })?;
     bounded::pause()?;
-    let documents: Vec<Parsed<false>> = yaml::parse_as(&rendered)
-        .map_err(|error| Failure::host("template", format!("the text that {file} was rendered to is not YAML: {error}")))?;
+    let documents: Vec<Parsed<false>> = yaml::parse_as(&rendered).map_err(|error| {
+        Failure::host("template", format!("the text that {file} was rendered to is not YAML: {error}"))
+    })?;
     Ok(match documents.as_slice() {
         [] => Dynamic::UNIT,
         [Parsed(one)] => convert::to_dynamic(one),
@@ -68,8 +77,13 @@ fn values_of(function: &str, values: &Dynamic) -> Result<Value, Box<EvalAltResul
 
 /// `template_text(text, map)`: a text with Jinja syntax, rendered to a text, with the same rules as `template`.
 ///
-/// The text may come from an object, whose author must not read all files: it can include only the templates that scripts render.
-fn template_text(native: &NativeCallContext<'_>, template: &Dynamic, values: &Dynamic) -> Result<Dynamic, Box<EvalAltResult>> {
+/// The text may come from an object, whose author must not read all files: it can include only the templates that
+/// scripts render.
+fn template_text(
+    native: &NativeCallContext<'_>,
+    template: &Dynamic,
+    values: &Dynamic,
+) -> Result<Dynamic, Box<EvalAltResult>> {
     let context = Context::of(native)?;
     let template = text("template_text", "the template", template)?;
     if template.len() > MAX_TEXT {
@@ -78,9 +92,9 @@ fn template_text(native: &NativeCallContext<'_>, template: &Dynamic, values: &Dy
     let values = values_of("template_text", values)?;
     let mut rendered = Text::up_to(native.engine().max_string_size());
     let environment = closed_environment(context.templates());
-    let result = environment
-        .template_from_str(&template)
-        .and_then(|template| template.render_captured_to(template_limits::context(template_value(&values)), &mut rendered).map(drop));
+    let result = environment.template_from_str(&template).and_then(|template| {
+        template.render_captured_to(template_limits::context(template_value(&values)), &mut rendered).map(drop)
+    });
     result.map_err(|error| {
         let message = explain(TEXT, &error);
         allocator::exceeded().map_or_else(|| Failure::host("template", message).into(), bounded::refused)
@@ -118,7 +132,8 @@ fn render(root: &Path, templates: &Arc<Templates>, file: &str, values: &Value, m
     let mut text = Text::up_to(max);
     let environment = environment(root, templates);
     let template = environment.get_template(file);
-    let rendered = template.and_then(|template| template.render_captured_to(template_limits::context(template_value(values)), &mut text));
+    let rendered = template
+        .and_then(|template| template.render_captured_to(template_limits::context(template_value(values)), &mut text));
     rendered.map_err(|error| explain(file, &error))?;
     Ok(text.into_string())
 }
@@ -149,7 +164,9 @@ fn environment(root: &Path, templates: &Arc<Templates>) -> Environment<'static> 
         if let Some(text) = templates.get(name) {
             return Ok(Some(text.to_string()));
         }
-        files::read(&root, "template", name).map(Some).map_err(|error| Error::new(ErrorKind::InvalidOperation, error.message))
+        files::read(&root, "template", name)
+            .map(Some)
+            .map_err(|error| Error::new(ErrorKind::InvalidOperation, error.message))
     });
     environment
 }

@@ -113,7 +113,8 @@ async fn the_current_time_has_whole_microseconds() {
 async fn chance_is_seeded_and_bounded() {
     let script = "[random(), random(1, 6), random(0.5, 1), uuid()]";
     assert_eq!(result(script).await, result(script).await);
-    gives("let n = random(3, 3); let f = random(); n == 3 && f >= 0.0 && f < 1.0 && uuid().len() == 36", json!(true)).await;
+    gives("let n = random(3, 3); let f = random(); n == 3 && f >= 0.0 && f < 1.0 && uuid().len() == 36", json!(true))
+        .await;
     fails("random(2, 1)", "2 is more than 1").await;
     fails("random(\"a\", 1)", "`random` takes two numbers").await;
     for script in ["random()", "uuid()", "now()", "random(1, 2)"] {
@@ -124,7 +125,8 @@ async fn chance_is_seeded_and_bounded() {
 #[tokio::test]
 async fn only_listed_variables_of_the_environment_are_read() {
     let allow = Allow { env: vec!["PATH".into(), "KOPFD_SURELY_UNSET".into()], ..Allow::default() };
-    let allowed = |script: &'static str| run_as(Mode::TopLevel, Environment { allow: allow.clone(), ..environment() }, script);
+    let allowed =
+        |script: &'static str| run_as(Mode::TopLevel, Environment { allow: allow.clone(), ..environment() }, script);
     assert!(allowed("env(\"PATH\")").await.unwrap().is_string());
     assert!(allowed("env(\"KOPFD_SURELY_UNSET\")").await.unwrap().is_unit());
     assert!(plain(allowed("env(\"HOME\")").await).unwrap_err().contains("not listed under `allow.env`"));
@@ -201,7 +203,12 @@ impl AddressRule for Anywhere {
 }
 
 fn refused(status: u16, reason: &str) -> Result<Value, ApiError> {
-    Err(ApiError { message: "no".into(), status: Some(status), reason: Some(reason.into()), details: Some(json!({"causes": [1]})) })
+    Err(ApiError {
+        message: "no".into(),
+        status: Some(status),
+        reason: Some(reason.into()),
+        details: Some(json!({"causes": [1]})),
+    })
 }
 
 impl Api for Cluster {
@@ -225,7 +232,8 @@ impl Api for Cluster {
             kind("", "ServiceAccount", "serviceaccounts", true, &[]),
         ];
         let found = selector.select(&known).first().map(|resource| Arc::new((*resource).clone()));
-        let missing = || ApiError { message: "there is no such kind".into(), status: Some(404), reason: None, details: None };
+        let missing =
+            || ApiError { message: "there is no such kind".into(), status: Some(404), reason: None, details: None };
         ready(found.ok_or_else(missing)).boxed()
     }
 
@@ -257,19 +265,31 @@ impl Api for Cluster {
     fn exec(&self, request: ExecRequest) -> BoxFuture<'_, Result<Finished, ExecError>> {
         let ExecRequest { namespace, name, container, arguments, stdin, time, output, .. } = request;
         let namespace = namespace.unwrap_or_else(|| "-".into());
-        self.requests.lock().unwrap().push(format!("exec {namespace}/{name} {container:?} {arguments:?} {stdin:?} {time:?} {output}"));
-        ready(self.ended.lock().unwrap().clone().unwrap_or_else(|| Ok(Finished { stdout: b"out".to_vec(), ..Finished::default() }))).boxed()
+        self.requests
+            .lock()
+            .unwrap()
+            .push(format!("exec {namespace}/{name} {container:?} {arguments:?} {stdin:?} {time:?} {output}"));
+        ready(
+            self.ended
+                .lock()
+                .unwrap()
+                .clone()
+                .unwrap_or_else(|| Ok(Finished { stdout: b"out".to_vec(), ..Finished::default() })),
+        )
+        .boxed()
     }
 
     fn raw(&self, request: RawRequest) -> BoxFuture<'_, Result<Bytes, ApiError>> {
         let RawRequest { method, path, content_type, body } = request;
         self.requests.lock().unwrap().push(format!("{method} {path} {content_type} {}", body.unwrap_or_default()));
-        ready(self.answers.lock().unwrap().pop().unwrap_or(Ok(json!({}))).map(|answer| Bytes::from(answer.to_string()))).boxed()
+        ready(self.answers.lock().unwrap().pop().unwrap_or(Ok(json!({}))).map(|answer| Bytes::from(answer.to_string())))
+            .boxed()
     }
 
     fn other_cluster(&self, kubeconfig: &str, rule: ServerRule) -> BoxFuture<'_, Result<Arc<dyn Api>, ApiError>> {
         self.requests.lock().unwrap().push(format!("cluster {kubeconfig} {:?}", rule.allowed()));
-        let other: Arc<dyn Api> = Arc::new(Self { answers: Mutex::new(vec![Ok(json!({"kind": "Other"}))]), ..Self::default() });
+        let other: Arc<dyn Api> =
+            Arc::new(Self { answers: Mutex::new(vec![Ok(json!({"kind": "Other"}))]), ..Self::default() });
         ready(Ok(other)).boxed()
     }
 
@@ -287,7 +307,9 @@ impl Api for Cluster {
 fn default_answer(operation: &Operation) -> Value {
     match operation {
         Operation::List { .. } => json!([{"kind": "Pod"}]),
-        Operation::Create { object } | Operation::Update { object, .. } | Operation::Apply { object, .. } => object.clone(),
+        Operation::Create { object } | Operation::Update { object, .. } | Operation::Apply { object, .. } => {
+            object.clone()
+        }
         Operation::Delete { .. } => json!(true),
         _ => json!({"kind": "Something"}),
     }
@@ -309,7 +331,8 @@ async fn run_on(cluster: &Arc<Cluster>, script: &str) -> Result<Value, String> {
 async fn run_with(cluster: &Arc<Cluster>, budget: Rc<Budget>, script: &str) -> Result<Value, String> {
     let allow = Allow { clusters: AllowedClusters::Ordinary, ..Allow::default() };
     let outside = Outside::default().with_clusters(Arc::new(Anywhere));
-    let environment = Rc::new(Environment { api: Some(Arc::clone(cluster) as Arc<dyn Api>), allow, outside, ..environment() });
+    let environment =
+        Rc::new(Environment { api: Some(Arc::clone(cluster) as Arc<dyn Api>), allow, outside, ..environment() });
     let body = json!({"apiVersion": "example.com/v1", "kind": "Example", "metadata":
         {"name": "ex", "namespace": "here", "uid": "u", "labels": {"app": "x"}}, "spec": {"child": {"kind": "Pod"}}});
     let object = Object { resource: Arc::default(), body: Body::from(body), memo: ObjectMemo::empty("u") };
@@ -324,7 +347,8 @@ async fn posted(script: &str) -> Vec<String> {
     run_on(&cluster, script).await.unwrap();
     let posted = cluster.posted.lock().unwrap();
     let shown = |event: &EventRequest| {
-        let names: Vec<_> = event.objects.iter().map(|object| object["metadata"]["name"].as_str().unwrap_or("-")).collect();
+        let names: Vec<_> =
+            event.objects.iter().map(|object| object["metadata"]["name"].as_str().unwrap_or("-")).collect();
         format!("{} {} {:?} {:?} {}", event.event_type, event.reason, event.message, event.level, names.join(","))
     };
     posted.iter().map(shown).collect()
@@ -369,7 +393,10 @@ async fn calls_of_one_function_share_their_requests_within_a_minute() {
     call(two).await.unwrap();
     tokio::time::advance(std::time::Duration::from_secs(30)).await;
     let error = call(two).await.unwrap_err();
-    assert!(error.contains("3 calls of the API within a minute, by all calls of this function (limits.apiCallsPerMinute"), "{error}");
+    assert!(
+        error.contains("3 calls of the API within a minute, by all calls of this function (limits.apiCallsPerMinute"),
+        "{error}"
+    );
     tokio::time::advance(std::time::Duration::from_secs(30)).await;
     call(two).await.unwrap();
 }
@@ -387,7 +414,8 @@ async fn objects_are_found_by_kind_namespace_and_name() {
     assert_eq!(requests("k8s::get(\"Node\", \"a\")").await, ["nodes.v1 - Get { name: \"a\" }"]);
     assert_eq!(requests("k8s::list(\"pods\")").await, ["pods.v1 - List { labels: None, fields: None }"]);
     assert_eq!(
-        requests("k8s::list(\"pods\", \"there\", #{labels: #{app: \"x\", n: 1}, fields: \"status.phase!=Running\"})").await,
+        requests("k8s::list(\"pods\", \"there\", #{labels: #{app: \"x\", n: 1}, fields: \"status.phase!=Running\"})")
+            .await,
         ["pods.v1 there List { labels: Some(\"app=x,n=1\"), fields: Some(\"status.phase!=Running\") }"]
     );
     let script = "[k8s::get(\"pods\", \"a\"), k8s::exists(\"pods\", \"a\"), k8s::exists(\"pods\", \"a\")]";
@@ -406,10 +434,14 @@ async fn objects_are_written_into_their_namespaces() {
     assert!(requests(&format!("k8s::apply({pod})")).await[0].ends_with("force: true }"));
     let patched = requests("k8s::patch(\"pods\", \"a\", #{x: ()}); k8s::patch_status(\"pods\", \"a\", #{x: 1}); k8s::scale(\"deployments.apps\", \"b\", \"a\", 3)").await;
     assert_eq!(patched[0], "pods.v1 here Patch { name: \"a\", subresource: None, patch: Object {\"x\": Null} }");
-    assert!(patched[1].contains("subresource: Some(\"status\"), patch: Object {\"status\": Object {\"x\": Number(1)}}"));
+    assert!(
+        patched[1].contains("subresource: Some(\"status\"), patch: Object {\"status\": Object {\"x\": Number(1)}}")
+    );
     assert!(patched[2].starts_with("deployments.v1.apps b Patch { name: \"a\", subresource: Some(\"scale\")"));
-    let deleted =
-        requests(&format!("k8s::delete({pod}); k8s::delete(\"pods\", \"a\", #{{propagation: \"foreground\", grace: \"1m\"}})")).await;
+    let deleted = requests(&format!(
+        "k8s::delete({pod}); k8s::delete(\"pods\", \"a\", #{{propagation: \"foreground\", grace: \"1m\"}})"
+    ))
+    .await;
     assert_eq!(deleted[0], "pods.v1 here Delete { name: \"a\", propagation: None, grace: None }");
     assert_eq!(deleted[1], "pods.v1 here Delete { name: \"a\", propagation: Some(\"Foreground\"), grace: Some(60) }");
     let (found, _) = on_cluster("k8s::delete(\"pods\", \"a\")", vec![Ok(json!(false))]).await;
@@ -420,7 +452,9 @@ async fn objects_are_written_into_their_namespaces() {
 async fn objects_without_a_namespace_are_written_into_that_of_the_handled_object() {
     for metadata in ["#{name: \"a\"}", "#{name: \"a\", namespace: ()}", "#{name: \"a\", namespace: \"\"}"] {
         for function in ["create", "update", "apply"] {
-            let script = format!("k8s::{function}(#{{apiVersion: \"v1\", kind: \"Pod\", metadata: {metadata}}}).metadata.namespace");
+            let script = format!(
+                "k8s::{function}(#{{apiVersion: \"v1\", kind: \"Pod\", metadata: {metadata}}}).metadata.namespace"
+            );
             let (found, _) = on_cluster(&script, Vec::new()).await;
             assert_eq!(found, Ok(json!("here")), "{script}");
         }
@@ -436,7 +470,9 @@ async fn objects_without_a_namespace_are_written_into_that_of_the_handled_object
 #[tokio::test]
 async fn refusals_can_be_caught_and_name_the_call_otherwise() {
     let apply = "k8s::apply(#{apiVersion: \"v1\", kind: \"Pod\", metadata: #{name: \"a\"}}, #{force: false})";
-    let caught = format!("let c; try {{ {apply} }} catch (e) {{ c = [e.kind, e.status, e.reason, e.details.causes, e.nothing]; }} c");
+    let caught = format!(
+        "let c; try {{ {apply} }} catch (e) {{ c = [e.kind, e.status, e.reason, e.details.causes, e.nothing]; }} c"
+    );
     let (found, _) = on_cluster(&caught, vec![refused(409, "Conflict")]).await;
     assert_eq!(found, Ok(json!(["api", 409, "Conflict", [1], null])));
     let (found, _) = on_cluster(&format!("let x = 1;\n{apply}"), vec![refused(409, "Conflict")]).await;
@@ -454,7 +490,10 @@ async fn wrong_calls_of_the_cluster_are_reported() {
         ("k8s::get(\"nodes\", \"here\", \"a\")", "objects of the kind Node have no namespace"),
         ("k8s::apply(#{kind: \"Pod\"})", "the object has no apiVersion"),
         ("k8s::apply(#{apiVersion: \"v1\", kind: \"Pod\"})", "the Pod has no metadata.name"),
-        ("k8s::apply(#{apiVersion: \"v1\", kind: \"Pod\"}, #{forced: true})", "has no option `forced`: there are force"),
+        (
+            "k8s::apply(#{apiVersion: \"v1\", kind: \"Pod\"}, #{forced: true})",
+            "has no option `forced`: there are force",
+        ),
         ("k8s::patch(\"pods\", \"a\", 1)", "the patch must be a map"),
         ("k8s::scale(\"pods\", \"a\", -1)", "the number of replicas"),
         ("k8s::delete(\"pods\", \"a\", #{propagation: \"x\"})", "must be Background, Foreground, or Orphan"),
@@ -479,7 +518,10 @@ async fn events_are_about_the_handled_object_or_others() {
     assert_eq!(posted(&format!("k8s::info({pod}, \"R\", \"m\")")).await, ["Normal R \"m\" Some(Info) a"]);
     for (script, expected) in [
         ("k8s::event(1, \"m\")", "`k8s::event`: the reason must be a text, not 1 (line 1, position 6)"),
-        ("k8s::info(\"x\", \"R\", \"m\")", "`k8s::info`: an Event is about an object or an array of objects, not \"x\""),
+        (
+            "k8s::info(\"x\", \"R\", \"m\")",
+            "`k8s::info`: an Event is about an object or an array of objects, not \"x\"",
+        ),
         ("for i in 0..9 { k8s::event(\"R\", \"m\"); }", "::Ending ("),
     ] {
         let error = run_on(&Arc::default(), script).await.expect_err(script);
@@ -489,7 +531,8 @@ async fn events_are_about_the_handled_object_or_others() {
 
 #[tokio::test]
 async fn children_are_adopted_by_the_handled_object() {
-    let (found, _) = on_cluster("let o = #{kind: \"Pod\"}; let a = adopt([o], #{strict: true}); [o, a]", Vec::new()).await;
+    let (found, _) =
+        on_cluster("let o = #{kind: \"Pod\"}; let a = adopt([o], #{strict: true}); [o, a]", Vec::new()).await;
     let found = found.unwrap();
     assert_eq!(found[0], json!({"kind": "Pod"}));
     assert_eq!(found[1][0]["metadata"]["name"], "ex");
@@ -504,7 +547,10 @@ async fn children_are_adopted_by_the_handled_object() {
     assert_eq!((metadata(4), metadata(5)), (json!({"generateName": "n-"}), json!({"namespace": null})));
     for (script, expected) in [
         ("adopt(1)", "an object must be a mapping, not a number"),
-        ("adopt(#{kind: \"x\"}, #{force: true})", "`adopt` has no option `force`: there are forced, nested, owner, strict"),
+        (
+            "adopt(#{kind: \"x\"}, #{force: true})",
+            "`adopt` has no option `force`: there are forced, nested, owner, strict",
+        ),
         ("adopt(#{kind: \"x\"}, #{owner: 1})", "the option `owner` of `adopt` must be an object"),
         ("label(#{kind: \"x\"}, #{labels: ()})", "must be a map"),
         ("harmonize_naming(#{kind: \"x\"}, #{name: ()})", "no name"),

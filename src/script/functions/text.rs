@@ -31,7 +31,9 @@ pub(super) fn register(engine: &mut Engine) {
     ];
     module(engine, "base64", base64);
     // The language's own function would read any text.
-    engine.register_fn("parse_json", |native: NativeCallContext<'_>, text: ImmutableString| placed(&native, json_parse(&text.into())));
+    engine.register_fn("parse_json", |native: NativeCallContext<'_>, text: ImmutableString| {
+        placed(&native, json_parse(&text.into()))
+    });
     engine.register_fn("sha256", |text: Dynamic| sha256(&text));
     engine.register_fn("quantity", |text: Dynamic| quantity(&text));
 }
@@ -42,12 +44,15 @@ fn module<const N: usize>(engine: &mut Engine, name: &str, functions: [(&str, Fu
     let mut module = Module::new();
     for (name, function) in functions {
         FuncRegistration::new(name)
-            .set_into_module(&mut module, move |native: NativeCallContext<'_>, value: Dynamic| placed(&native, function(&value)));
+            .set_into_module(&mut module, move |native: NativeCallContext<'_>, value: Dynamic| {
+                placed(&native, function(&value))
+            });
     }
     engine.register_static_module(name, module.into());
 }
 
-/// `yaml::parse(text)`: the value of the only document; `()` for an empty text. Several documents, and invalid YAML, are errors.
+/// `yaml::parse(text)`: the value of the only document; `()` for an empty text. Several documents, and invalid YAML,
+/// are errors.
 fn yaml_parse(given: &Dynamic) -> Result<Dynamic, Thrown> {
     let values = read_yaml("yaml::parse", given)?;
     match values.as_slice() {
@@ -67,8 +72,8 @@ fn yaml_parse_all(given: &Dynamic) -> Result<Dynamic, Thrown> {
 }
 
 fn read_yaml(function: &str, given: &Dynamic) -> Result<Vec<serde_json::Value>, Thrown> {
-    let values =
-        yaml::parse_as::<Parsed<false>>(&text(function, "the YAML", given)?).map(|values| values.into_iter().map(|Parsed(value)| value));
+    let values = yaml::parse_as::<Parsed<false>>(&text(function, "the YAML", given)?)
+        .map(|values| values.into_iter().map(|Parsed(value)| value));
     values.map(Iterator::collect).map_err(|error| Failure::host("parse", format!("`{function}`: {error}")).into())
 }
 
@@ -102,11 +107,13 @@ fn base64_encode(given: &Dynamic) -> Result<Dynamic, Thrown> {
 fn base64_bytes(given: &Dynamic) -> Result<Dynamic, Thrown> {
     let encoded = text("base64::decode_bytes", "the value", given)?;
     let decoded = STANDARD.decode(encoded.trim());
-    let bytes = decoded.map_err(|error| Thrown::from(Failure::host("parse", format!("`base64::decode_bytes`: {error}"))))?;
+    let bytes =
+        decoded.map_err(|error| Thrown::from(Failure::host("parse", format!("`base64::decode_bytes`: {error}"))))?;
     Ok(Dynamic::from(Bytes::from(bytes)))
 }
 
-/// `base64::decode_values(map)`: the bytes of each value of a map, as of a Secret's `data`; `()` is a map without entries.
+/// `base64::decode_values(map)`: the bytes of each value of a map, as of a Secret's `data`; `()` is a map without
+/// entries.
 fn base64_values(given: &Dynamic) -> Result<Dynamic, Thrown> {
     let wrong = |what: String| Thrown::from(Failure::host("parse", format!("`base64::decode_values`: {what}")));
     let entries = match json("base64::decode_values", given)? {

@@ -19,7 +19,8 @@ use crate::script::runtime::function::Ended;
 use crate::script::values::script_error::Failure;
 
 impl Execution {
-    /// Makes one attempt, with the sub-handlers that it registers. Returns the verdict, and the ids of all its sub-handlers.
+    /// Makes one attempt, with the sub-handlers that it registers. Returns the verdict, and the ids of all its
+    /// sub-handlers.
     pub(super) fn attempt(self: &Rc<Self>, task: Task<'_>) -> (Verdict, Vec<String>) {
         let mut context = self.context(self.mode, &task.subject);
         let registry = task
@@ -42,7 +43,9 @@ impl Execution {
         // Converting a result or an error may exceed a limit, too.
         self.budget.look_at_memory();
         let verdict = match self.budget.ending() {
-            Some(ending @ Ending::Overrun(_)) if self.budget.overrun_limit().is_none() => verdict::of_ending(ending, &self.budget, None),
+            Some(ending @ Ending::Overrun(_)) if self.budget.overrun_limit().is_none() => {
+                verdict::of_ending(ending, &self.budget, None)
+            }
             _ => verdict,
         };
         let subrefs = registry.map(|registry| registry.borrow_mut().take_subrefs()).unwrap_or_default();

@@ -103,7 +103,12 @@ impl Code {
     ///
     /// # Errors
     /// Errors of the script.
-    pub(super) fn run(&self, engine: &Engine, context: &Context, values: Vec<Dynamic>) -> Result<Ended, Box<EvalAltResult>> {
+    pub(super) fn run(
+        &self,
+        engine: &Engine,
+        context: &Context,
+        values: Vec<Dynamic>,
+    ) -> Result<Ended, Box<EvalAltResult>> {
         match self {
             Self::Binding(function) => function.run(engine, context, values),
             Self::Closure(closure) => closure.run(engine, context, values),

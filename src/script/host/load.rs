@@ -22,7 +22,8 @@ impl Program {
         if scripts.are_broken() { Err(scripts.problems) } else { Ok(Self::of(declaration, scripts)) }
     }
 
-    /// Loads a declaration whose files were read and checked before. They are only read and checked again if one of them has changed since.
+    /// Loads a declaration whose files were read and checked before. They are only read and checked again if one of
+    /// them has changed since.
     ///
     /// # Errors
     /// All problems, including warnings, if there is an error among them.

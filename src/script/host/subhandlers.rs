@@ -55,7 +55,8 @@ impl Registry {
                 "{name:?} cannot be the id of a sub-handler: it becomes a part of an annotation's name"
             )));
         }
-        let defaults = self.execution.subhandling.as_ref().map(|subhandling| subhandling.defaults.clone()).unwrap_or_default();
+        let defaults =
+            self.execution.subhandling.as_ref().map(|subhandling| subhandling.defaults.clone()).unwrap_or_default();
         let handler = Handler {
             id,
             function: code.function().title.clone(),
@@ -76,12 +77,27 @@ impl Registry {
 }
 
 impl Subhandlers for RefCell<Registry> {
-    fn register(&self, native: &NativeCallContext<'_>, id: &str, options: Map, function: &FnPtr) -> Result<(), Box<EvalAltResult>> {
+    fn register(
+        &self,
+        native: &NativeCallContext<'_>,
+        id: &str,
+        options: Map,
+        function: &FnPtr,
+    ) -> Result<(), Box<EvalAltResult>> {
         let global = native.global_runtime_state();
         let conditions = self.borrow().conditions.clone();
         let execution = Rc::clone(&self.borrow().execution);
-        let closure = handed_over(function, global, &known(&execution, arguments::known(BindingKind::Change)), "the sub-handler")?;
-        let written = Written { options, conditions, compile: &mut |value, has_value| condition(&execution, value, has_value, global) };
+        let closure = handed_over(
+            function,
+            global,
+            &known(&execution, arguments::known(BindingKind::Change)),
+            "the sub-handler",
+        )?;
+        let written = Written {
+            options,
+            conditions,
+            compile: &mut |value, has_value| condition(&execution, value, has_value, global),
+        };
         let options = written.read()?;
         self.borrow_mut().register(id, options, Code::Closure(closure))?;
         Ok(())
@@ -111,13 +127,20 @@ fn known<'a>(execution: &'a Execution, arguments: Vec<&'static str>) -> Vec<&'a 
 fn handed_over(pointer: &FnPtr, global: &GlobalRuntimeState, known: &[&str], what: &str) -> Result<Closure, Failure> {
     let closure = Closure::of(pointer, global).map_err(Failure::argument)?;
     match closure.params().iter().find(|param| !known.contains(&param.as_str())) {
-        Some(param) => Err(Failure::argument(format!("unknown parameter `{param}` of {what}; there are {}", known.join(", ")))),
+        Some(param) => {
+            Err(Failure::argument(format!("unknown parameter `{param}` of {what}; there are {}", known.join(", "))))
+        }
         None => Ok(closure),
     }
 }
 
 /// Returns a filter of a script: an expression as text, or a closure.
-fn condition(execution: &Execution, value: &Dynamic, has_value: bool, global: &GlobalRuntimeState) -> Result<Condition, Failure> {
+fn condition(
+    execution: &Execution,
+    value: &Dynamic,
+    has_value: bool,
+    global: &GlobalRuntimeState,
+) -> Result<Condition, Failure> {
     if let Some(pointer) = value.read_lock::<FnPtr>() {
         let known = known(execution, arguments::known_in_expression(BindingKind::Change, has_value));
         return handed_over(&pointer, global, &known, "the filter").map(Condition::Closure);
@@ -129,7 +152,8 @@ fn condition(execution: &Execution, value: &Dynamic, has_value: bool, global: &G
     compiled.map(Condition::Expression).map_err(|error| Failure::argument(format!("`when` is no expression: {error}")))
 }
 
-/// Runs the registered sub-handlers, unless the function has run them itself. Returns the time until the next call, if one is needed.
+/// Runs the registered sub-handlers, unless the function has run them itself. Returns the time until the next call, if
+/// one is needed.
 ///
 /// # Errors
 /// Failures of filters, unreadable records on the object, and the end of the call.
@@ -170,7 +194,8 @@ impl Running {
         let subhandling = self.execution.subhandling.as_ref().expect("there is no registry without it");
         let clock = &self.execution.scripts.environment.clock;
         let selected = self.select()?;
-        let random_below = &mut |count: usize| self.execution.scripts.environment.rng.between(0, count.max(1) as i64 - 1) as usize;
+        let random_below =
+            &mut |count: usize| self.execution.scripts.environment.rng.between(0, count.max(1) as i64 - 1) as usize;
         let pass = Pass::begin(
             &self.handlers,
             &selected,
@@ -211,7 +236,10 @@ impl Running {
         }
         let (verdict, subrefs) = self.call(handler, record.retries, record.started.at);
         if self.execution.budget.ending() == Some(Ending::Cancelled) {
-            self.execution.log_message(&self.subject, Message::warning(format!("{} is cancelled. Will escalate.", handler.title())));
+            self.execution.log_message(
+                &self.subject,
+                Message::warning(format!("{} is cancelled. Will escalate.", handler.title())),
+            );
             return Err(self.execution.budget.end(Ending::Cancelled));
         }
         let (mut outcome, message) = attempt::judge(handler, record, verdict, clock.now(), subhandling.default_backoff);
@@ -223,7 +251,8 @@ impl Running {
     }
 
     fn call(&self, handler: &Handler, retry: u64, started: jiff::Timestamp) -> (Verdict, Vec<String>) {
-        let subject = handler.field.as_ref().map_or_else(|| self.subject.clone(), |field| self.subject.reduced_to(field));
+        let subject =
+            handler.field.as_ref().map_or_else(|| self.subject.clone(), |field| self.subject.reduced_to(field));
         let task = Task {
             handler: Some(Arc::new(handler.clone())),
             code: &self.codes[handler.target],
@@ -268,7 +297,9 @@ impl Running {
         };
         let values = |params: &[ImmutableString]| offer.values(params.iter().map(ImmutableString::as_str));
         let ended = match condition {
-            Condition::Expression(function) => function.run(&self.execution.engine, &context, values(&function.params)?),
+            Condition::Expression(function) => {
+                function.run(&self.execution.engine, &context, values(&function.params)?)
+            }
             Condition::Closure(closure) => closure.run(&self.execution.engine, &context, values(closure.params())?),
         };
         Ok(convert::is_true(&ended?.value()))

@@ -16,8 +16,20 @@ use crate::script::values::script_error::Failure;
 use crate::script::values::time;
 
 /// The known options.
-const WORDS: [&str; 12] =
-    ["param", "errors", "retries", "timeout", "backoff", "labels", "annotations", "field", "value", "old", "new", "when"];
+const WORDS: [&str; 12] = [
+    "param",
+    "errors",
+    "retries",
+    "timeout",
+    "backoff",
+    "labels",
+    "annotations",
+    "field",
+    "value",
+    "old",
+    "new",
+    "when",
+];
 
 /// The known matchers.
 const MATCHERS: [&str; 6] = ["equals", "present", "in", "notIn", "matches", "when"];
@@ -62,7 +74,10 @@ impl Written<'_> {
     /// If there are unknown options or invalid values.
     pub(super) fn read(mut self) -> Result<Options, Failure> {
         if let Some(unknown) = self.options.keys().find(|key| !WORDS.contains(&key.as_str())) {
-            return Err(Failure::argument(format!("unknown option `{unknown}` of a sub-handler; there are {}", WORDS.join(", "))));
+            return Err(Failure::argument(format!(
+                "unknown option `{unknown}` of a sub-handler; there are {}",
+                WORDS.join(", ")
+            )));
         }
         let param = json("param", &self.take("param"))?;
         let policy = self.policy()?;
@@ -86,7 +101,9 @@ impl Written<'_> {
                 "temporary" => ErrorMode::Temporary,
                 "permanent" => ErrorMode::Permanent,
                 "ignored" => ErrorMode::Ignored,
-                other => return Err(Failure::argument(format!("`errors` is temporary, permanent or ignored, not {other}"))),
+                other => {
+                    return Err(Failure::argument(format!("`errors` is temporary, permanent or ignored, not {other}")));
+                }
             }),
         };
         Ok(Policy { retries, timeout, backoff, errors })
@@ -104,9 +121,9 @@ impl Written<'_> {
                 Some(FieldPath::json_path(&text).map_err(|error| Failure::argument(format!("`field` is {error}")))?)
             }
             Value::String(text) => Some(FieldPath::dotted(&text)),
-            Value::Array(keys) => {
-                Some(FieldPath::of_keys(keys.iter().map(|key| key.as_str().map_or_else(|| key.to_string(), str::to_owned)).collect()))
-            }
+            Value::Array(keys) => Some(FieldPath::of_keys(
+                keys.iter().map(|key| key.as_str().map_or_else(|| key.to_string(), str::to_owned)).collect(),
+            )),
             _ => return Err(Failure::argument("`field` is a dotted text, a JSONPath, or a list of keys")),
         })
     }

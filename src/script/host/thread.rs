@@ -184,18 +184,24 @@ impl Thread {
         match job {
             Job::Call(job) => spawn("call of a script", async move { thread.call(*job).await }),
             Job::Evaluate(job) => {
-                spawn("evaluation of an expression", async move { thread.evaluate(*job, |value| Ok(convert::is_true(value))).await });
+                spawn("evaluation of an expression", async move {
+                    thread.evaluate(*job, |value| Ok(convert::is_true(value))).await;
+                });
             }
-            Job::EvaluateDelay(job) => spawn("evaluation of a delay", async move { thread.evaluate(*job, time::duration).await }),
+            Job::EvaluateDelay(job) => {
+                spawn("evaluation of a delay", async move { thread.evaluate(*job, time::duration).await });
+            }
             Job::Install { generation, program, indexes, reply } => spawn("compilation of scripts", async move {
                 let installed = thread.install(generation, program, indexes).await;
                 // The receiver may be gone.
                 let _ = reply.send(installed);
             }),
-            Job::Transform(TransformJob::Apply { number, body, reply }) => spawn("transformation of an object", async move {
-                let engine = engine::of_thread(Sizes::of(&Limits::default()));
-                reply(thread.transforms.apply(number, engine, body).await);
-            }),
+            Job::Transform(TransformJob::Apply { number, body, reply }) => {
+                spawn("transformation of an object", async move {
+                    let engine = engine::of_thread(Sizes::of(&Limits::default()));
+                    reply(thread.transforms.apply(number, engine, body).await);
+                });
+            }
             Job::Uninstall(generation) => drop(self.generations.borrow_mut().remove(&generation)),
             Job::Forget(name) => self.memos.forget(&name),
             Job::Transform(TransformJob::Forget(number)) => self.transforms.forget(number),
@@ -214,10 +220,16 @@ impl Thread {
         }
     }
 
-    async fn install(self: &Rc<Self>, generation: u64, program: Arc<Program>, indexes: Arc<Indexes>) -> Result<(), Vec<Problem>> {
+    async fn install(
+        self: &Rc<Self>,
+        generation: u64,
+        program: Arc<Program>,
+        indexes: Arc<Indexes>,
+    ) -> Result<(), Vec<Problem>> {
         let engine = engine::of_thread(Sizes::of(&Limits::default()));
         let declaration = &program.declaration;
-        let (root, allow, templates) = (declaration.root.clone(), declaration.allow.clone(), Arc::clone(&program.templates));
+        let (root, allow, templates) =
+            (declaration.root.clone(), declaration.allow.clone(), Arc::clone(&program.templates));
         let permissions = Arc::clone(&program.permissions);
         let ThreadSettings { clock, seed, api, credentials, outside, shared, .. } = self.settings.clone();
         let rng = seed.map_or_else(Rng::default, Rng::seeded);
@@ -273,11 +285,16 @@ impl Thread {
             return uncalled(call.patch, "the scripts of the operator are not there any more".to_owned());
         };
         let declaration = Rc::clone(&scripts);
-        let Some((binding, function)) = declaration.program.declaration.bindings.get(call.target).zip(scripts.binding(call.target)) else {
+        let Some((binding, function)) =
+            declaration.program.declaration.bindings.get(call.target).zip(scripts.binding(call.target))
+        else {
             return uncalled(call.patch, format!("the operator has no binding number {}", call.target));
         };
         if !call.subject.fits(binding.kind) {
-            return uncalled(call.patch, format!("the binding number {} is not called for such a subject", call.target));
+            return uncalled(
+                call.patch,
+                format!("the binding number {} is not called for such a subject", call.target),
+            );
         }
         let call_target = call.target;
         let Call { subject, patch, retry, started, param, subhandling, stop, span, .. } = *call;
@@ -290,7 +307,8 @@ impl Thread {
         let budget = Rc::new(if binding.kind == BindingKind::Daemon { budget.refilled_by_waits() } else { budget });
         let _end = EndOfCall(Rc::clone(&budget));
         let turn = subject.turn();
-        let temporary_memo = subject.temporary_memo().map(|name| TemporaryMemo { memos: Rc::clone(&self.memos), name: name.to_owned() });
+        let temporary_memo =
+            subject.temporary_memo().map(|name| TemporaryMemo { memos: Rc::clone(&self.memos), name: name.to_owned() });
         let is_startup = matches!(subject, Subject::Activity { activity: Activity::Startup, .. });
         let execution = Rc::new(Execution {
             engine: engine::of_thread(Sizes::of(&binding.limits)),
@@ -361,11 +379,17 @@ impl Thread {
         evaluation: Evaluation,
         read: fn(&Dynamic) -> Result<T, Failure>,
     ) -> Result<T, String> {
-        let scripts = self.generation(generation).ok_or_else(|| "the scripts of the operator are not there any more".to_owned())?;
+        let scripts = self
+            .generation(generation)
+            .ok_or_else(|| "the scripts of the operator are not there any more".to_owned())?;
         let number = evaluation.predicate.0;
-        let function = scripts.expression(number).cloned().ok_or_else(|| format!("the operator has no expression number {number}"))?;
+        let function = scripts
+            .expression(number)
+            .cloned()
+            .ok_or_else(|| format!("the operator has no expression number {number}"))?;
         let limits = Limits { time: Some(EXPRESSION_TIME), ..Limits::default() };
-        let budget = Budget::new(&limits, Stop::new()).with_slices(self.slices()).titled(about(&function.title, "", &subject));
+        let budget =
+            Budget::new(&limits, Stop::new()).with_slices(self.slices()).titled(about(&function.title, "", &subject));
         let budget = Rc::new(budget.counted_in(Arc::clone(&self.settings.process_memory)));
         let _end = EndOfCall(Rc::clone(&budget));
         let engine = engine::of_thread(Sizes::of(&limits));
@@ -389,7 +413,12 @@ impl Thread {
             let values = offer.values(function.params.iter().map(ImmutableString::as_str));
             let ended = values.map_err(Into::into).and_then(|values| function.run(&engine, &context, values));
             let explained = |error| {
-                let report = trace::describe(error, &function.title, function.global.source().unwrap_or_default(), scripts.origins());
+                let report = trace::describe(
+                    error,
+                    &function.title,
+                    function.global.source().unwrap_or_default(),
+                    scripts.origins(),
+                );
                 format!("{}\n{}", report.text, report.trace)
             };
             ended.and_then(|ended| Ok(read(&ended.value())?)).map_err(explained)
@@ -401,7 +430,8 @@ impl Thread {
 
 /// Spawns a task on the current thread. A panic drops the sender of its answer, and is logged.
 fn spawn(name: &'static str, task: impl Future<Output = ()> + 'static) {
-    // Combinators: an `async` block would have a place for the task before its first poll, and another one for the time after it.
+    // Combinators: an `async` block would have a place for the task before its first poll, and another one for the time
+    // after it.
     drop(spawn_local(AssertUnwindSafe(task).catch_unwind().map(move |ended| {
         if let Err(panic) = ended {
             report_panic(name, &panic_text(&*panic));
@@ -409,8 +439,8 @@ fn spawn(name: &'static str, task: impl Future<Output = ()> + 'static) {
     })));
 }
 
-/// Returns the script, the handler and the object of a call, for the report of a stack overflow. Names of objects come from users of the
-/// cluster, so control characters are escaped.
+/// Returns the script, the handler and the object of a call, for the report of a stack overflow. Names of objects come
+/// from users of the cluster, so control characters are escaped.
 fn title(binding: &Binding, subject: &Subject) -> String {
     let code = match &binding.code {
         Code::Function { file, name } => format!("{}, function `{name}`", file.display()),
@@ -421,7 +451,8 @@ fn title(binding: &Binding, subject: &Subject) -> String {
 
 fn about(handler: &str, code: &str, subject: &Subject) -> String {
     let object = subject.body().map(|body| format!("object {}", ObjectKey::of(&body)));
-    let details: Vec<&str> = [code, object.as_deref().unwrap_or_default()].into_iter().filter(|detail| !detail.is_empty()).collect();
+    let details: Vec<&str> =
+        [code, object.as_deref().unwrap_or_default()].into_iter().filter(|detail| !detail.is_empty()).collect();
     visible::one_line(&[handler, " (", &details.join(", "), ")"].concat()).into_owned()
 }
 

@@ -22,7 +22,12 @@ pub(super) fn of_result(result: &Dynamic) -> Verdict {
 }
 
 /// Returns the verdict of a function's error.
-pub(super) fn of_error(error: Box<EvalAltResult>, function: &Function, origins: &BTreeMap<String, Origin>, budget: &Budget) -> Verdict {
+pub(super) fn of_error(
+    error: Box<EvalAltResult>,
+    function: &Function,
+    origins: &BTreeMap<String, Origin>,
+    budget: &Budget,
+) -> Verdict {
     let source = function.global.source().unwrap_or_default();
     let report = trace::describe(error, &function.title, source, origins);
     budget.look_at_memory();
@@ -37,7 +42,9 @@ pub(super) fn of_error(error: Box<EvalAltResult>, function: &Function, origins: 
     }
     let Some(failure) = report.thrown else { return failed(report.text, Some(report.trace)) };
     match failure.meaning {
-        Meaning::Temporary(delay) => Verdict::Temporary { text: Some(failure.message).filter(|text| !text.is_empty()), delay },
+        Meaning::Temporary(delay) => {
+            Verdict::Temporary { text: Some(failure.message).filter(|text| !text.is_empty()), delay }
+        }
         Meaning::Permanent => Verdict::Permanent { text: failure.message },
         Meaning::Reject => Verdict::Rejected { text: failure.message, code: failure.status.unwrap_or(REJECTED) },
         Meaning::Host(_) => failed(failure.message, Some(report.trace)),

@@ -1,4 +1,5 @@
-//! The requests of scripts to the cluster, as they can be seen in the code: which function, which kinds, names and namespaces.
+//! The requests of scripts to the cluster, as they can be seen in the code: which function, which kinds, names and
+//! namespaces.
 
 use std::collections::BTreeSet;
 
@@ -93,7 +94,8 @@ impl Function {
         }
     }
 
-    /// Returns the verbs that the API server checks. A server-side apply is a patch, and also a creation if the object is new.
+    /// Returns the verbs that the API server checks. A server-side apply is a patch, and also a creation if the object
+    /// is new.
     pub fn verbs(self) -> &'static [&'static str] {
         match self {
             Self::Get | Self::Exists | Self::Logs | Self::Cluster => &["get"],
@@ -119,7 +121,8 @@ impl Function {
         }
     }
 
-    /// Returns the subresource of its requests. A kind without the subresource `status` has its status in the object itself.
+    /// Returns the subresource of its requests. A kind without the subresource `status` has its status in the object
+    /// itself.
     pub fn subresource(self) -> Option<&'static str> {
         match self {
             Self::PatchStatus => Some("status"),

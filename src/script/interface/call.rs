@@ -8,7 +8,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::subject::Subject;
-use crate::handling::{Candidate, Handler, Lifecycle, Message, Outcome, Policy, Predicate, Reason, Record, Records, Verdict};
+use crate::handling::{
+    Candidate, Handler, Lifecycle, Message, Outcome, Policy, Predicate, Reason, Record, Records, Verdict,
+};
 use crate::kit::Stop;
 use crate::object::Patch;
 use crate::script::limits::Limit;

@@ -1,4 +1,5 @@
-//! The requests that the scripts of an operator may send: those that the check finds in the code, and those that `allow.k8s` declares.
+//! The requests that the scripts of an operator may send: those that the check finds in the code, and those that
+//! `allow.k8s` declares.
 //!
 //! The same list makes the roles of the operator; here it is enforced, before a request is sent.
 
@@ -87,11 +88,15 @@ impl AllowedRule {
             };
             is_subresource && allowed.kind.matches(target.resource)
         };
-        let is_listed =
-            |listed: &[String], one: Option<&str>| listed.is_empty() || one.is_some_and(|one| listed.iter().any(|each| each == one));
+        let is_listed = |listed: &[String], one: Option<&str>| {
+            listed.is_empty() || one.is_some_and(|one| listed.iter().any(|each| each == one))
+        };
         // The server chooses among no names for creations and lists.
         let has_name = matches!(verb, "create" | "list") || is_listed(&self.names, target.name);
-        self.has_verb(verb) && self.resources.iter().any(is_kind) && has_name && is_listed(&self.namespaces, target.namespace)
+        self.has_verb(verb)
+            && self.resources.iter().any(is_kind)
+            && has_name
+            && is_listed(&self.namespaces, target.namespace)
     }
 }
 
@@ -162,7 +167,13 @@ impl Permissions {
         let every = || vec![EVERY.to_owned()];
         let kind = AllowedKind::Plural { group: EVERY.to_owned(), plural: EVERY.to_owned() };
         let resources = vec![AllowedResource { kind, subresource: None }];
-        let rule = AllowedRule { verbs: every(), resources, names: Vec::new(), namespaces: Vec::new(), place: SourcePosition::default() };
+        let rule = AllowedRule {
+            verbs: every(),
+            resources,
+            names: Vec::new(),
+            namespaces: Vec::new(),
+            place: SourcePosition::default(),
+        };
         Self { seen: Vec::new(), declared: vec![rule] }
     }
 
@@ -213,7 +224,11 @@ mod tests {
 
     fn wanted<'a>(function: Function, resource: &'a Resource, name: &'a str, namespace: &'a str) -> Wanted<'a> {
         let (name, namespace) = (Some(name), Some(namespace));
-        Wanted { function, target: Target { resource, subresource: function.subresource(), name, namespace }, handled: None }
+        Wanted {
+            function,
+            target: Target { resource, subresource: function.subresource(), name, namespace },
+            handled: None,
+        }
     }
 
     #[test]
@@ -227,27 +242,36 @@ mod tests {
         ];
         let permissions = Permissions::of(&Calls { accesses, ..Calls::default() }, &[]);
         let (secret, deployment) = (resource("", "secrets", "Secret"), resource("apps", "deployments", "Deployment"));
-        let may =
-            |function, resource: &Resource, name: &str, namespace: &str| permissions.permit(&wanted(function, resource, name, namespace));
+        let may = |function, resource: &Resource, name: &str, namespace: &str| {
+            permissions.permit(&wanted(function, resource, name, namespace))
+        };
         assert!(may(Function::Get, &secret, "a", "n") && may(Function::Exists, &secret, "a", "n"));
         assert!(
-            !may(Function::Get, &secret, "b", "n") && !may(Function::Get, &secret, "a", "m") && !may(Function::List, &secret, "a", "n")
+            !may(Function::Get, &secret, "b", "n")
+                && !may(Function::Get, &secret, "a", "m")
+                && !may(Function::List, &secret, "a", "n")
         );
         assert!(may(Function::Apply, &deployment, "x", "y") && may(Function::Create, &deployment, "x", "y"));
         assert!(may(Function::Patch, &deployment, "x", "y") && !may(Function::Scale, &deployment, "x", "y"));
         assert!(!may(Function::Delete, &deployment, "x", "y"));
-        assert!(permissions.permit(&Wanted { handled: Some(&deployment), ..wanted(Function::Delete, &deployment, "x", "y") }));
+        assert!(
+            permissions
+                .permit(&Wanted { handled: Some(&deployment), ..wanted(Function::Delete, &deployment, "x", "y") })
+        );
     }
 
     #[test]
     fn declared_rules_permit_their_verbs_kinds_names_and_namespaces() {
-        let rule = |verbs: &[&str], kind: AllowedKind, subresource: Option<&str>, names: &[&str], namespaces: &[&str]| AllowedRule {
-            verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
-            resources: vec![AllowedResource { kind, subresource: subresource.map(str::to_owned) }],
-            names: names.iter().map(|name| (*name).to_owned()).collect(),
-            namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
-            place: SourcePosition::default(),
-        };
+        let rule =
+            |verbs: &[&str], kind: AllowedKind, subresource: Option<&str>, names: &[&str], namespaces: &[&str]| {
+                AllowedRule {
+                    verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+                    resources: vec![AllowedResource { kind, subresource: subresource.map(str::to_owned) }],
+                    names: names.iter().map(|name| (*name).to_owned()).collect(),
+                    namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
+                    place: SourcePosition::default(),
+                }
+            };
         let selected = |text: &str| AllowedKind::Selected(Selector::parse(text).unwrap());
         let plural = |group: &str, plural: &str| AllowedKind::Plural { group: group.into(), plural: plural.into() };
         let rules = [
@@ -256,13 +280,19 @@ mod tests {
             rule(&["*"], plural("batch", "jobs"), Some("status"), &[], &[]),
         ];
         let permissions = Permissions::of(&Calls::default(), &rules);
-        let (secret, deployment, job) =
-            (resource("", "secrets", "Secret"), resource("apps", "deployments", "Deployment"), resource("batch", "jobs", "Job"));
-        let may =
-            |function, resource: &Resource, name: &str, namespace: &str| permissions.permit(&wanted(function, resource, name, namespace));
+        let (secret, deployment, job) = (
+            resource("", "secrets", "Secret"),
+            resource("apps", "deployments", "Deployment"),
+            resource("batch", "jobs", "Job"),
+        );
+        let may = |function, resource: &Resource, name: &str, namespace: &str| {
+            permissions.permit(&wanted(function, resource, name, namespace))
+        };
         assert!(may(Function::Get, &secret, "a", "n") && may(Function::Create, &secret, "b", "n"));
         assert!(
-            !may(Function::Get, &secret, "b", "n") && !may(Function::Get, &secret, "a", "m") && !may(Function::Apply, &secret, "a", "n")
+            !may(Function::Get, &secret, "b", "n")
+                && !may(Function::Get, &secret, "a", "m")
+                && !may(Function::Apply, &secret, "a", "n")
         );
         assert!(may(Function::Apply, &deployment, "x", "y") && may(Function::Scale, &deployment, "x", "y"));
         assert!(may(Function::PatchStatus, &job, "x", "y") && !may(Function::Patch, &job, "x", "y"));

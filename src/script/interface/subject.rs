@@ -121,8 +121,8 @@ pub struct Object {
     pub resource: Arc<Resource>,
     /// The object.
     pub body: Body,
-    /// The object's memo, which all calls of the object share. An object that is being created has no identity yet: the key is that of the
-    /// admission request, and the memo ends with the call.
+    /// The object's memo, which all calls of the object share. An object that is being created has no identity yet: the
+    /// key is that of the admission request, and the memo ends with the call.
     pub memo: ObjectMemo,
 }
 
@@ -188,14 +188,14 @@ impl Activity {
 }
 
 impl Subject {
-    /// Tells whether only the leader of several replicas makes the call. Every replica runs its own activities and answers reviews, and
-    /// fills its own indexes.
+    /// Tells whether only the leader of several replicas makes the call. Every replica runs its own activities and
+    /// answers reviews, and fills its own indexes.
     pub fn is_of_leader(&self) -> bool {
         !matches!(self, Self::Activity { .. } | Self::Review { .. } | Self::Conversion { .. })
     }
 
-    /// Returns the object at the start of the call. Activities, schedules and hooks concern the operator, conversions have no object with a memo,
-    /// and timers and daemons follow their object.
+    /// Returns the object at the start of the call. Activities, schedules and hooks concern the operator, conversions
+    /// have no object with a memo, and timers and daemons follow their object.
     pub fn object(&self) -> Option<&Object> {
         match self {
             Self::Change { object, .. }
@@ -204,7 +204,11 @@ impl Subject {
             | Self::Related { object }
             | Self::Review { object, .. }
             | Self::Reconcile { object, .. } => Some(object),
-            Self::Background { .. } | Self::Conversion { .. } | Self::Activity { .. } | Self::Schedule { .. } | Self::Hook { .. } => None,
+            Self::Background { .. }
+            | Self::Conversion { .. }
+            | Self::Activity { .. }
+            | Self::Schedule { .. }
+            | Self::Hook { .. } => None,
         }
     }
 
@@ -238,7 +242,8 @@ impl Subject {
         if let Self::Change { change, .. } = self { Some(change) } else { None }
     }
 
-    /// Tells whether log messages about the object may be posted as Events: not those of raw events, indexes, and admission requests.
+    /// Tells whether log messages about the object may be posted as Events: not those of raw events, indexes, and
+    /// admission requests.
     pub fn posts_logs(&self) -> bool {
         matches!(self, Self::Change { .. } | Self::Background { .. } | Self::Reconcile { .. })
     }
@@ -287,8 +292,9 @@ impl Subject {
 
     /// Returns the key of the calls that run in turns with this one. It also decides the script thread.
     ///
-    /// For calls of an object it is the key of the object's memo, for calls of the operator that of the operator's memo. A conversion has
-    /// no memo and depends only on its object, so conversions of one object share a thread, and never wait for the object's handlers.
+    /// For calls of an object it is the key of the object's memo, for calls of the operator that of the operator's
+    /// memo. A conversion has no memo and depends only on its object, so conversions of one object share a thread, and
+    /// never wait for the object's handlers.
     pub fn turn(&self) -> Arc<str> {
         match self {
             Self::Conversion { body, .. } => Arc::from(format!("conversion/{}", ObjectKey::of(body).uid)),

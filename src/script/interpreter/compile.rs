@@ -1,4 +1,5 @@
-//! Compiles scripts, so that callbacks may use the variables on which methods are called: these variables are renamed to receivers.
+//! Compiles scripts, so that callbacks may use the variables on which methods are called: these variables are renamed
+//! to receivers.
 
 use std::collections::HashSet;
 
@@ -65,7 +66,8 @@ fn positions(ast: &AST) -> HashSet<Position> {
     let own: HashSet<&str> = ast.iter_fn_def().map(|definition| definition.name.as_str()).collect();
     let mut positions = HashSet::new();
     ast.walk(&mut |path: &[ASTNode<'_>]| {
-        let is_inner = |expression| matches!(path, [.., ASTNode::Expr(parent), _] if chain::continues(parent, expression));
+        let is_inner =
+            |expression| matches!(path, [.., ASTNode::Expr(parent), _] if chain::continues(parent, expression));
         if let Some(ASTNode::Expr(expression @ (Expr::Dot(..) | Expr::Index(..)))) = path.last()
             && !is_inner(expression)
             && let (Expr::Variable(parts, _, position), links) = flatten(expression)
@@ -83,7 +85,8 @@ fn has_callback(links: &[(Link<'_>, bool)], own: &HashSet<&str>) -> bool {
     links.iter().any(|(link, _)| match link {
         Link::Dot(Expr::MethodCall(call, _)) => {
             let name = call.name.as_str();
-            let is_callable = |argument: &Expr| !argument.is_constant() || matches!(argument, Expr::DynamicConstant(..));
+            let is_callable =
+                |argument: &Expr| !argument.is_constant() || matches!(argument, Expr::DynamicConstant(..));
             WITH_CALLBACKS.contains(&name) && !own.contains(name) && call.args.iter().any(is_callable)
         }
         _ => false,
@@ -130,7 +133,14 @@ mod tests {
         assert_eq!(columns("m[k].x.filter(f)"), [1]);
         assert_eq!(columns("m[l.filter(f)].len()"), [3]);
         assert_eq!(columns("fn f(l) { `${l.keys().map(|x| l.some(|y| x))}` }"), [14, 31]);
-        for text in ["l.len()", "l.extract(1)", "l.index_of(\"x\")", "[1].filter(f)", "x(l).filter(f)", "fn filter(x) {} l.filter(f)"] {
+        for text in [
+            "l.len()",
+            "l.extract(1)",
+            "l.index_of(\"x\")",
+            "[1].filter(f)",
+            "x(l).filter(f)",
+            "fn filter(x) {} l.filter(f)",
+        ] {
             assert_eq!(columns(text), [0; 0], "{text}");
         }
     }

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use rhai::packages::{
-    BasicArrayPackage, BasicBlobPackage, BasicMapPackage, BasicMathPackage, BitFieldPackage, CorePackage, LogicPackage, MoreStringPackage,
-    Package,
+    BasicArrayPackage, BasicBlobPackage, BasicMapPackage, BasicMathPackage, BitFieldPackage, CorePackage, LogicPackage,
+    MoreStringPackage, Package,
 };
 use rhai::{Dynamic, Engine, EvalAltResult, EvalContext, OptimizationLevel, Position, Scope, Token};
 
@@ -28,7 +28,8 @@ use crate::script::language::shared::{LockHandle, SharedHandle};
 use crate::script::language::view::View;
 use crate::script::language::warnings::Warnings;
 use crate::script::language::{
-    arguments, index, logger, memo, patch_handle, receivers, settings_handle, shared, stopped, transforms, view, warnings,
+    arguments, index, logger, memo, patch_handle, receivers, settings_handle, shared, stopped, transforms, view,
+    warnings,
 };
 use crate::script::limits::Limits;
 use crate::script::runtime::context::Context;
@@ -40,7 +41,8 @@ use crate::script::values::time;
 use crate::script::values::time::Time;
 
 /// The reserved words of Rhai that stay reserved: they are its own functions.
-const RESERVED: [&str; 10] = ["this", "Fn", "call", "curry", "eval", "is_shared", "is_def_var", "is_def_fn", "type_of", "print"];
+const RESERVED: [&str; 10] =
+    ["this", "Fn", "call", "curry", "eval", "is_shared", "is_def_var", "is_def_fn", "type_of", "print"];
 
 /// Limits of nested expressions, at the top level and in functions. They limit the parser's stack; handlers need less.
 const EXPRESSION_DEPTH: (usize, usize) = (64, 48);
@@ -84,7 +86,8 @@ impl Sizes {
         }
     }
 
-    /// Returns the sizes for a call's limits. The interpreter cannot count bytes, so a single value may use the whole limit.
+    /// Returns the sizes for a call's limits. The interpreter cannot count bytes, so a single value may use the whole
+    /// limit.
     pub(crate) fn of(limits: &Limits) -> Self {
         let bytes = usize::try_from(limits.memory).unwrap_or(usize::MAX);
         let values = usize::try_from(limits.memory / BYTES_PER_VALUE).unwrap_or(usize::MAX);
@@ -120,7 +123,8 @@ pub(crate) fn host_types() -> [TypeId; 16] {
     ]
 }
 
-/// Returns the interpreter of this thread for some sizes. Registering all functions takes longer than most scripts, so it is kept.
+/// Returns the interpreter of this thread for some sizes. Registering all functions takes longer than most scripts, so
+/// it is kept.
 pub(crate) fn of_thread(sizes: Sizes) -> Rc<Engine> {
     ENGINES.with_borrow_mut(|engines| {
         if engines.len() >= MAX_ENGINES && !engines.contains_key(&sizes) {
@@ -209,12 +213,16 @@ pub(crate) fn is_keyword(word: &str) -> bool {
 
 /// Functions can use the constants of their file; Rhai itself would require `global::NAME`.
 ///
-/// Arguments that are handles are read as copies, which is cheap. Otherwise a closure that uses one would share the variable, and
-/// `spec.items.filter(|item| item != spec.name)` would fail with a data race.
+/// Arguments that are handles are read as copies, which is cheap. Otherwise a closure that uses one would share the
+/// variable, and `spec.items.filter(|item| item != spec.name)` would fail with a data race.
 ///
-/// Variables captured by closures are shared values. They are read as another reference to the same value: Rhai itself would lock them for
-/// the whole chain that begins with them.
-fn variable(name: &str, index: usize, mut context: EvalContext<'_, '_, '_, '_, '_, '_>) -> Result<Option<Dynamic>, Box<EvalAltResult>> {
+/// Variables captured by closures are shared values. They are read as another reference to the same value: Rhai itself
+/// would lock them for the whole chain that begins with them.
+fn variable(
+    name: &str,
+    index: usize,
+    mut context: EvalContext<'_, '_, '_, '_, '_, '_>,
+) -> Result<Option<Dynamic>, Box<EvalAltResult>> {
     if let Some(ended) = fiber::with_budget(|budget| budget.end_at_variable(context.call_level())).flatten() {
         return Err(ended);
     }
@@ -237,8 +245,8 @@ fn variable(name: &str, index: usize, mut context: EvalContext<'_, '_, '_, '_, '
     }
 }
 
-/// Returns an index of the call. Closures do not capture a variable with the name of a function of the file, such as that of its index
-/// function.
+/// Returns an index of the call. Closures do not capture a variable with the name of a function of the file, such as
+/// that of its index function.
 fn index_named(name: &str, context: &EvalContext<'_, '_, '_, '_, '_, '_>) -> Option<Dynamic> {
     let call = context.tag().read_lock::<Context>()?;
     call.environment().indexes.get(name).map(|index| Dynamic::from(IndexHandle::new(index)))
@@ -286,7 +294,8 @@ fn refresh(context: &mut EvalContext<'_, '_, '_, '_, '_, '_>) {
 
 fn is_handle(value: &Dynamic) -> bool {
     let is_view = || value.is::<View>() || value.is::<PatchHandle>() || value.is::<Memo>();
-    let is_other = || value.is::<Logger>() || value.is::<Stopped>() || value.is::<Warnings>() || value.is::<SettingsHandle>();
+    let is_other =
+        || value.is::<Logger>() || value.is::<Stopped>() || value.is::<Warnings>() || value.is::<SettingsHandle>();
     !value.is_shared() && (is_view() || is_other() || value.is::<SharedHandle>())
 }
 
@@ -305,8 +314,9 @@ fn set_limits(engine: &mut Engine, sizes: Sizes) {
 }
 
 fn register_host(engine: &mut Engine) {
-    let no_exit =
-        || -> Result<(), Box<EvalAltResult>> { Err(Failure::host("unavailable", "`exit` is not available: use `return`").into()) };
+    let no_exit = || -> Result<(), Box<EvalAltResult>> {
+        Err(Failure::host("unavailable", "`exit` is not available: use `return`").into())
+    };
     engine.register_fn("exit", no_exit);
     engine.register_fn("exit", move |_: Dynamic| no_exit());
     time::register(engine);

@@ -3,7 +3,9 @@
 use std::any::TypeId;
 use std::rc::Rc;
 
-use rhai::{AST, Dynamic, Engine, EvalAltResult, FnAccess, FuncRegistration, Module, NativeCallContext, RhaiFunc, Scope, Shared};
+use rhai::{
+    AST, Dynamic, Engine, EvalAltResult, FnAccess, FuncRegistration, Module, NativeCallContext, RhaiFunc, Scope, Shared,
+};
 
 use crate::script::language::properties;
 use crate::script::runtime::context::Context;
@@ -11,15 +13,17 @@ use crate::script::runtime::function::{self, Ended, Function};
 
 /// Runs the top level of a file, and returns its exports.
 ///
-/// The interpreter remembers which function a name means, and does not forget it where a function of another file begins. So the functions of
-/// a module are native ones, which begin with nothing remembered: otherwise a call in one file could reach a function of another one.
+/// The interpreter remembers which function a name means, and does not forget it where a function of another file
+/// begins. So the functions of a module are native ones, which begin with nothing remembered: otherwise a call in one
+/// file could reach a function of another one.
 pub(crate) fn module_of(engine: &Engine, file: &AST, tag: Dynamic, level: usize) -> Result<Module, Box<EvalAltResult>> {
     let mut scope = Scope::new();
     let mut state = function::run_top_level(engine, file, tag, level, &mut scope)?;
     properties::add(&mut state, file);
     let state = Rc::new(state);
     // Exports are marked in the scope.
-    let mut module = Module::eval_ast_as_new_raw(engine, &mut scope, &mut engine.new_global_runtime_state(), &AST::empty())?;
+    let mut module =
+        Module::eval_ast_as_new_raw(engine, &mut scope, &mut engine.new_global_runtime_state(), &AST::empty())?;
     for (name, imported) in state.scan_imports_raw() {
         module.set_sub_module(name.clone(), Shared::clone(imported));
     }
@@ -36,8 +40,13 @@ pub(crate) fn module_of(engine: &Engine, file: &AST, tag: Dynamic, level: usize)
     Ok(module)
 }
 
-/// Calls a function of a module, which knows the functions of its own file before those of its callers: closures are among these.
-fn call(function: &Function, native: &NativeCallContext<'_>, values: Vec<Dynamic>) -> Result<Dynamic, Box<EvalAltResult>> {
+/// Calls a function of a module, which knows the functions of its own file before those of its callers: closures are
+/// among these.
+fn call(
+    function: &Function,
+    native: &NativeCallContext<'_>,
+    values: Vec<Dynamic>,
+) -> Result<Dynamic, Box<EvalAltResult>> {
     let own = &function.global;
     let mut global = native.global_runtime_state().clone();
     for (name, imported) in own.scan_imports_raw() {

@@ -1,8 +1,9 @@
-//! The nesting of a script's data. The interpreter clones, compares, prints and drops nested values recursively and without a limit, so a script
-//! that nests a value again and again would overflow its stack. The sizes of maps are checked together with it.
+//! The nesting of a script's data. The interpreter clones, compares, prints and drops nested values recursively and
+//! without a limit, so a script that nests a value again and again would overflow its stack. The sizes of maps are
+//! checked together with it.
 //!
-//! Nesting takes memory, and a script that nests a variable has to read it: whenever it has allocated some memory and reads a variable, the
-//! variables of its function are checked.
+//! Nesting takes memory, and a script that nests a variable has to read it: whenever it has allocated some memory and
+//! reads a variable, the variables of its function are checked.
 
 use std::collections::HashMap;
 use std::ptr;
@@ -17,11 +18,12 @@ use crate::script::runtime::fiber;
 /// Limit of nested lists, maps and captured variables.
 const MAX_LEVELS: usize = 200;
 
-/// The memory that a script allocates between two looks. A level takes at least 40 bytes, so there are at most 200 more of them.
+/// The memory that a script allocates between two looks. A level takes at least 40 bytes, so there are at most 200 more
+/// of them.
 const BYTES_PER_LOOK: usize = 8 << 10;
 
-/// Checks the nesting of all variables of the running function, and the sizes of their maps, if it has allocated memory since the last check.
-/// The interpreter itself does not see that a map grows by an assignment to one of its keys.
+/// Checks the nesting of all variables of the running function, and the sizes of their maps, if it has allocated memory
+/// since the last check. The interpreter itself does not see that a map grows by an assignment to one of its keys.
 ///
 /// # Errors
 /// If one is nested too deeply, or too large. The script cannot catch it.
@@ -47,8 +49,8 @@ pub(crate) fn check(context: &EvalContext<'_, '_, '_, '_, '_, '_>) -> Result<(),
 
 /// A check of the variables of a function.
 struct Look {
-    /// The captured variables with the levels that were checked. One is checked again only if more levels lead to it. One that contains
-    /// itself is a cycle, through which nothing recurses.
+    /// The captured variables with the levels that were checked. One is checked again only if more levels lead to it.
+    /// One that contains itself is a cycle, through which nothing recurses.
     seen: HashMap<*const Dynamic, usize>,
     /// Limit of the entries of a map, with those of the maps in it; 0 means no limit.
     max_entries: usize,

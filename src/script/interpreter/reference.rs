@@ -62,7 +62,9 @@ pub fn reference() -> Reference {
             // A logger has a method `debug`.
             let is_method = |name: &&'static str| *name == "logger" || !PLAIN.contains(&info.metadata.name.as_str());
             let receiver = receiver.filter(is_method);
-            (!is_hidden).then(|| (info.namespace.to_string(), info.metadata.name.to_string(), info.metadata.num_params, receiver))
+            (!is_hidden).then(|| {
+                (info.namespace.to_string(), info.metadata.name.to_string(), info.metadata.num_params, receiver)
+            })
         },
         false,
     );

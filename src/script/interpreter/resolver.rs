@@ -10,7 +10,13 @@ use crate::script::sources::modules::{NotImported, Request};
 pub(crate) struct Resolver;
 
 impl rhai::ModuleResolver for Resolver {
-    fn resolve(&self, _: &Engine, _: Option<&str>, path: &str, position: Position) -> Result<Shared<Module>, Box<EvalAltResult>> {
+    fn resolve(
+        &self,
+        _: &Engine,
+        _: Option<&str>,
+        path: &str,
+        position: Position,
+    ) -> Result<Shared<Module>, Box<EvalAltResult>> {
         Err(EvalAltResult::ErrorModuleNotFound(path.to_owned(), position).into())
     }
 

@@ -6,7 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rhai::{AST, Dynamic, Engine, EvalAltResult, FnAccess, GlobalRuntimeState, ImmutableString, Position, Scope, StmtBlock};
+use rhai::{
+    AST, Dynamic, Engine, EvalAltResult, FnAccess, GlobalRuntimeState, ImmutableString, Position, Scope, StmtBlock,
+};
 
 use super::compile;
 use super::engine::{self, Sizes};
@@ -38,8 +40,8 @@ const TOP_LEVEL_STACK: usize = 8 << 20;
 /// The limit of operations of a file's top level: it has only constants and imports.
 const TOP_LEVEL_OPERATIONS: u64 = 1_000_000;
 
-/// Limit of cached conditions of sub-handlers. Scripts may create a new text for every object; then the cache is cleared from time to
-/// time.
+/// Limit of cached conditions of sub-handlers. Scripts may create a new text for every object; then the cache is
+/// cleared from time to time.
 const MAX_CONDITIONS: usize = 1_000;
 
 /// Compiled scripts.
@@ -76,7 +78,8 @@ impl Scripts {
         };
         compiling.run_files().await;
         let bindings = program.declaration.bindings.iter().map(|binding| compiling.binding(binding)).collect();
-        let expressions = program.declaration.expressions.iter().map(|expression| compiling.expression(expression)).collect();
+        let expressions =
+            program.declaration.expressions.iter().map(|expression| compiling.expression(expression)).collect();
         let Compiling { origins, mut problems, .. } = compiling;
         if !problems.is_empty() {
             problems.sort();
@@ -118,8 +121,10 @@ impl Scripts {
             return Ok(Rc::clone(function));
         }
         let indexes = self.program.declaration.indexes.iter().map(String::as_str);
-        let params = mentioned(text, arguments::known_in_expression(BindingKind::Change, has_value).into_iter().chain(indexes));
-        let ast = compile::compile_expression(engine, &scope_of(&params), text).map_err(|error| error.err_type().to_string())?;
+        let params =
+            mentioned(text, arguments::known_in_expression(BindingKind::Change, has_value).into_iter().chain(indexes));
+        let ast = compile::compile_expression(engine, &scope_of(&params), text)
+            .map_err(|error| error.err_type().to_string())?;
         let mut global = global.clone();
         global.tag = Dynamic::UNIT;
         global.lib.push(ast.shared_lib().clone());
@@ -141,7 +146,9 @@ impl Scripts {
 /// Runs the top level of all files on a separate thread, and returns the failures.
 pub(crate) fn run_top_levels(program: Program) -> Vec<Problem> {
     let place = SourcePosition { file: program.declaration.root.clone(), line: 1, column: 1 };
-    let failed = |text: String| vec![Problem::error(place.clone(), format!("the top level of the scripts cannot be run: {text}"))];
+    let failed = |text: String| {
+        vec![Problem::error(place.clone(), format!("the top level of the scripts cannot be run: {text}"))]
+    };
     let run = move || -> Result<Vec<Problem>, std::io::Error> {
         // Scripts need the clock of a runtime for their time limit.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -169,7 +176,9 @@ pub(crate) fn run_top_levels(program: Program) -> Vec<Problem> {
         Ok(runtime.block_on(Scripts::compile(Arc::new(program), &engine, environment)).err().unwrap_or_default())
     };
     let report = |problem: Problem| Problem {
-        hint: problem.hint.or_else(|| Some("the top level of a file runs when it is loaded, and must not fail".to_owned())),
+        hint: problem
+            .hint
+            .or_else(|| Some("the top level of a file runs when it is loaded, and must not fail".to_owned())),
         ..problem
     };
     let thread = std::thread::Builder::new().name("top-levels".to_owned()).stack_size(TOP_LEVEL_STACK).spawn(run);
@@ -199,7 +208,11 @@ fn compile_files(program: &Program, engine: &Engine) -> Result<BTreeMap<String, 
 }
 
 fn place_of(position: Position) -> SourcePosition {
-    SourcePosition { line: position.line().unwrap_or(1), column: position.position().unwrap_or(1), ..SourcePosition::default() }
+    SourcePosition {
+        line: position.line().unwrap_or(1),
+        column: position.position().unwrap_or(1),
+        ..SourcePosition::default()
+    }
 }
 
 struct Compiling {
@@ -250,7 +263,8 @@ impl Compiling {
         };
         let whole = SourcePosition { file: self.program.declaration.root.join(name), line: 1, column: 1 };
         let problem = |text: String| Problem::error(whole.clone(), text);
-        let fiber = Fiber::new(budget, run).map_err(|error| problem(format!("no memory for running {name}: {error}")))?;
+        let fiber =
+            Fiber::new(budget, run).map_err(|error| problem(format!("no memory for running {name}: {error}")))?;
         match fiber.await {
             Ok(Some(Ok(global))) => Ok(global),
             Ok(Some(Err(error))) => Err(self.problem_of(name, error)),
@@ -277,7 +291,10 @@ impl Compiling {
             Code::Function { file, name } => self.function(binding, &name_of(file), name),
             Code::Inline { text, place, file } => {
                 let indexes = self.program.declaration.indexes.clone();
-                let params = mentioned(text, arguments::known(binding.kind).into_iter().chain(indexes.iter().map(String::as_str)));
+                let params = mentioned(
+                    text,
+                    arguments::known(binding.kind).into_iter().chain(indexes.iter().map(String::as_str)),
+                );
                 let ast = compile::compile(&self.engine, &scope_of(&params), text);
                 self.inline(&binding.id, ast, Inline { text, place, file: file.as_deref(), params })
             }
@@ -319,8 +336,10 @@ impl Compiling {
             wrong.push(format!("the function `{name}` in {file} is private"));
         }
         let (indexes, known) = (&self.program.declaration.indexes, arguments::known(binding.kind));
-        for param in
-            definition.params.iter().filter(|param| !known.contains(&param.as_str()) && !indexes.iter().any(|id| id == param.as_str()))
+        for param in definition
+            .params
+            .iter()
+            .filter(|param| !known.contains(&param.as_str()) && !indexes.iter().any(|id| id == param.as_str()))
         {
             wrong.push(format!("unknown parameter `{param}` of the function `{name}`; there are {}", known.join(", ")));
         }
@@ -352,7 +371,10 @@ impl Compiling {
 
     /// Inline code has a unique name in the folder of its file, so that its imports are relative to that folder.
     fn source(&self, id: &str, file: Option<&std::path::Path>) -> String {
-        let folder = file.map(name_of).and_then(|name| name.rsplit_once('/').map(|(folder, _)| format!("{folder}/"))).unwrap_or_default();
+        let folder = file
+            .map(name_of)
+            .and_then(|name| name.rsplit_once('/').map(|(folder, _)| format!("{folder}/")))
+            .unwrap_or_default();
         let id = id.replace('/', ".");
         let numbered = (1..).map(|number| format!("{folder}<{id}#{number}>"));
         numbered.into_iter().find(|source| !self.origins.contains_key(source)).expect("numbers do not run out")
@@ -389,7 +411,9 @@ mod tests {
     async fn no_more_conditions_are_kept_than_the_limit() {
         let engine = engine::of_thread(Sizes::of(&Limits::default()));
         let environment = |modules| Environment { modules, ..testing::environment() };
-        let scripts = Scripts::compile(Arc::new(Program::default()), &engine, environment).await.map_err(|found| format!("{found:?}"));
+        let scripts = Scripts::compile(Arc::new(Program::default()), &engine, environment)
+            .await
+            .map_err(|found| format!("{found:?}"));
         let scripts = scripts.unwrap();
         let add = |number: usize| {
             let global = engine.new_global_runtime_state();

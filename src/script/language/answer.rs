@@ -1,6 +1,7 @@
 //! The requests and answers of hooks: `request` as scripts see it, and what their results become.
 //!
-//! A map or an array is JSON, a text is plain text, bytes are bytes, and `()` is an empty answer; `respond` says the status and headers.
+//! A map or an array is JSON, a text is plain text, bytes are bytes, and `()` is an empty answer; `respond` says the
+//! status and headers.
 
 use std::collections::BTreeMap;
 
@@ -77,7 +78,9 @@ pub(crate) fn request(request: &HookRequest) -> Dynamic {
         Ok(text) => text.into(),
         Err(_) => Dynamic::from(Bytes::from(request.body.to_vec())),
     };
-    let names = |names: &Vec<String>| -> Dynamic { names.iter().map(|name| Dynamic::from(name.clone())).collect::<rhai::Array>().into() };
+    let names = |names: &Vec<String>| -> Dynamic {
+        names.iter().map(|name| Dynamic::from(name.clone())).collect::<rhai::Array>().into()
+    };
     let entries: [(&str, Dynamic); 7] = [
         ("method", request.method.as_str().into()),
         ("path", request.path.as_str().into()),
@@ -97,7 +100,11 @@ mod tests {
 
     fn answer(value: Dynamic) -> (u16, String, String) {
         let answer = of(&value).unwrap();
-        (answer.status, answer.headers.get("content-type").cloned().unwrap_or_default(), String::from_utf8(answer.body).unwrap())
+        (
+            answer.status,
+            answer.headers.get("content-type").cloned().unwrap_or_default(),
+            String::from_utf8(answer.body).unwrap(),
+        )
     }
 
     #[test]
@@ -115,9 +122,12 @@ mod tests {
 
     #[test]
     fn a_request_has_its_body_as_text_if_it_is_text() {
-        let body =
-            |body: &'static [u8]| request(&HookRequest { body: bytes::Bytes::from_static(body), ..HookRequest::default() }).cast::<Map>();
+        let body = |body: &'static [u8]| {
+            request(&HookRequest { body: bytes::Bytes::from_static(body), ..HookRequest::default() }).cast::<Map>()
+        };
         assert_eq!(body(b"hello")["body"].clone().into_string().as_deref(), Ok("hello"));
-        assert!(body(b"\xff")["body"].is::<Bytes>() && body(b"")["json"].is_unit() && body(b"")["certificate"].is_unit());
+        assert!(
+            body(b"\xff")["body"].is::<Bytes>() && body(b"")["json"].is_unit() && body(b"")["certificate"].is_unit()
+        );
     }
 }

@@ -37,11 +37,19 @@ struct Argument {
     value: fn(&Offer<'_>) -> Option<Dynamic>,
 }
 
-const fn seen(name: &'static str, given_to: fn(BindingKind) -> bool, value: fn(&Offer<'_>) -> Option<Dynamic>) -> Argument {
+const fn seen(
+    name: &'static str,
+    given_to: fn(BindingKind) -> bool,
+    value: fn(&Offer<'_>) -> Option<Dynamic>,
+) -> Argument {
     Argument { name, is_in_expressions: true, given_to, value }
 }
 
-const fn of_attempt(name: &'static str, given_to: fn(BindingKind) -> bool, value: fn(&Offer<'_>) -> Option<Dynamic>) -> Argument {
+const fn of_attempt(
+    name: &'static str,
+    given_to: fn(BindingKind) -> bool,
+    value: fn(&Offer<'_>) -> Option<Dynamic>,
+) -> Argument {
     Argument { name, is_in_expressions: false, given_to, value }
 }
 
@@ -148,8 +156,12 @@ const TABLE: [Argument; 40] = [
         offer.subject.settings()?;
         Some(Dynamic::from(SettingsHandle::new(Rc::clone(&offer.outputs.settings), is_startup)))
     }),
-    seen("patch", has_patch, |offer| Some(Dynamic::from(PatchHandle::new(Rc::clone(&offer.outputs.patch), offer.is_writable)))),
-    seen("memo", has_memo, |offer| Some(Dynamic::from(Memo::new(Rc::clone(offer.memos), offer.subject.memo()?, offer.is_writable)))),
+    seen("patch", has_patch, |offer| {
+        Some(Dynamic::from(PatchHandle::new(Rc::clone(&offer.outputs.patch), offer.is_writable)))
+    }),
+    seen("memo", has_memo, |offer| {
+        Some(Dynamic::from(Memo::new(Rc::clone(offer.memos), offer.subject.memo()?, offer.is_writable)))
+    }),
     of_attempt("shared", is_any, |offer| Some(Dynamic::from(SharedHandle::new(offer.shared)))),
     seen("logger", is_any, |_| Some(Dynamic::from(Logger))),
     of_attempt("param", is_any, |offer| Some(convert::to_dynamic(offer.attempt?.param))),
@@ -180,7 +192,9 @@ const TABLE: [Argument; 40] = [
     }),
     seen("type", is_event, event_type),
     seen("stopped", is_stoppable, |offer| match offer.subject {
-        Subject::Background { stopped, .. } | Subject::Reconcile { stopped, .. } => Some(Dynamic::from(stopped.clone())),
+        Subject::Background { stopped, .. } | Subject::Reconcile { stopped, .. } => {
+            Some(Dynamic::from(stopped.clone()))
+        }
         _ => None,
     }),
     seen("children", is_reconcile, |offer| match offer.subject {
@@ -193,7 +207,9 @@ const TABLE: [Argument; 40] = [
     }),
     seen("dryrun", is_review, |offer| Some(offer.request()?.dryrun.into())),
     seen("operation", is_review, |offer| Some(offer.request()?.operation.as_str().into())),
-    seen("subresource", is_review, |offer| Some(offer.request()?.subresource.as_deref().map_or(Dynamic::UNIT, Into::into))),
+    seen("subresource", is_review, |offer| {
+        Some(offer.request()?.subresource.as_deref().map_or(Dynamic::UNIT, Into::into))
+    }),
     seen("userinfo", is_review, |offer| Some(convert::to_dynamic(&offer.request()?.userinfo))),
     seen("sslpeer", is_review, |offer| Some(convert::to_dynamic(&offer.request()?.sslpeer))),
     seen("headers", is_review, |offer| Some(convert::to_dynamic(&offer.request()?.headers))),

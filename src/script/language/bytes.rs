@@ -1,5 +1,5 @@
-//! `bytes`: a value of bytes that are not text, such as keys and archives. Copies share the bytes. Its text has only their number, so that
-//! secrets do not appear in logs; in JSON it is base64, as in Kubernetes.
+//! `bytes`: a value of bytes that are not text, such as keys and archives. Copies share the bytes. Its text has only
+//! their number, so that secrets do not appear in logs; in JSON it is base64, as in Kubernetes.
 
 use std::rc::Rc;
 

@@ -45,7 +45,9 @@ fn host_value(value: &Dynamic) -> Option<Value> {
         return Some(settings.snapshot());
     }
     let failure = value.read_lock::<Failure>()?;
-    Some(serde_json::json!({ "kind": failure.kind(), "message": failure.message, "status": failure.status, "reason": failure.reason }))
+    Some(
+        serde_json::json!({ "kind": failure.kind(), "message": failure.message, "status": failure.status, "reason": failure.reason }),
+    )
 }
 
 /// Returns the data of a value, which may leave its thread. Times stay times.

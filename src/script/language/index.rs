@@ -45,7 +45,11 @@ pub(crate) fn register(engine: &mut Engine) {
     pure!(engine, "is_empty", |index: &mut IndexHandle| index.entries().is_empty());
     pure!(engine, "keys", IndexHandle::keys);
     for name in ["to_string", "to_debug"] {
-        pure!(engine, name, |index: &mut IndexHandle| format!("index {} with {} keys", index.0.name(), index.entries().len()));
+        pure!(engine, name, |index: &mut IndexHandle| format!(
+            "index {} with {} keys",
+            index.0.name(),
+            index.entries().len()
+        ));
     }
     engine.register_fn("entry", entry);
     engine.register_fn("entries", entries);
@@ -67,7 +71,8 @@ impl IndexHandle {
         let present = self.get(key)?;
         let is_unchanged = match (present.as_array_ref(), written.as_array_ref()) {
             (Ok(present), Ok(written)) => {
-                present.len() == written.len() && present.iter().zip(written.iter()).all(|(a, b)| view::methods::same(a, b))
+                present.len() == written.len()
+                    && present.iter().zip(written.iter()).all(|(a, b)| view::methods::same(a, b))
             }
             _ => false,
         };
@@ -156,7 +161,9 @@ pub(crate) fn entries_of(result: &Dynamic) -> Result<Option<IndexEntries>, Strin
     let data = convert::to_data(result).map_err(|error| format!("the result cannot be indexed: {error}"))?;
     Ok(Some(match data {
         Plain::Json(value) => match Arc::unwrap_or_clone(value) {
-            Value::Object(entries) => entries.into_iter().map(|(key, value)| (Key::from(key.as_str()), Plain::from(value))).collect(),
+            Value::Object(entries) => {
+                entries.into_iter().map(|(key, value)| (Key::from(key.as_str()), Plain::from(value))).collect()
+            }
             flat => vec![(Key::Null, Plain::from(flat))],
         },
         Plain::Map(entries) => entries.iter().map(|(key, value)| (Key::from(key.as_str()), value.clone())).collect(),

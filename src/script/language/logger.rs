@@ -32,13 +32,18 @@ pub(crate) struct Logger;
 /// Registers the logger's methods, and `print` and `debug`.
 pub(crate) fn register(engine: &mut Engine) {
     engine.register_type_with_name::<Logger>("Logger");
-    for (name, level) in [("debug", Level::Debug), ("info", Level::Info), ("warning", Level::Warning), ("error", Level::Error)] {
-        pure!(engine, name, move |native: NativeCallContext<'_>, _: &mut Logger, text: Dynamic| log(&native, level, &text));
+    for (name, level) in
+        [("debug", Level::Debug), ("info", Level::Info), ("warning", Level::Warning), ("error", Level::Error)]
+    {
+        pure!(engine, name, move |native: NativeCallContext<'_>, _: &mut Logger, text: Dynamic| log(
+            &native, level, &text
+        ));
     }
     for (name, level) in [("print", Level::Info), ("debug", Level::Debug)] {
         engine.register_fn(name, move |native: NativeCallContext<'_>| log(&native, level, &"".into()));
         engine.register_fn(name, move |native: NativeCallContext<'_>, value: Dynamic| log(&native, level, &value));
-        // The language has its own functions with these names for these types, which would take precedence over a generic one.
+        // The language has its own functions with these names for these types, which would take precedence over a
+        // generic one.
         log_functions!(engine, name, level, ImmutableString, char, bool, (), f64, Array, Map, Blob);
     }
 }

@@ -1,6 +1,7 @@
 //! Getters and setters of views and patches for the properties that a script names.
 //!
-//! For `spec.size`, the interpreter looks for a getter `size` before it calls the indexer, and makes the text of an error when it finds none.
+//! For `spec.size`, the interpreter looks for a getter `size` before it calls the indexer, and makes the text of an
+//! error when it finds none.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +10,8 @@ use rhai::{AST, ASTNode, Dynamic, EvalAltResult, Expr, FuncRegistration, GlobalR
 use super::patch_handle::PatchHandle;
 use super::view::View;
 
-/// Adds the getters and setters of the properties in a script to the state of its functions. They behave as the indexers do.
+/// Adds the getters and setters of the properties in a script to the state of its functions. They behave as the
+/// indexers do.
 pub(crate) fn add(global: &mut GlobalRuntimeState, script: &AST) {
     let mut names = BTreeSet::new();
     script.walk(&mut |path: &[ASTNode<'_>]| {
@@ -31,7 +33,9 @@ type Setter<T> = fn(&mut T, ImmutableString, Dynamic) -> Result<(), Box<EvalAltR
 
 fn set<T: Clone + 'static>(module: &mut Module, name: &ImmutableString, get: Getter<T>, set: Setter<T>) {
     let key = name.clone();
-    FuncRegistration::new_getter(name).with_purity(true).set_into_module(module, move |value: &mut T| get(value, key.clone()));
+    FuncRegistration::new_getter(name)
+        .with_purity(true)
+        .set_into_module(module, move |value: &mut T| get(value, key.clone()));
     let key = name.clone();
     let set = move |value: &mut T, written: Dynamic| set(value, key.clone(), written);
     FuncRegistration::new_setter(name).with_purity(true).set_into_module(module, set);
@@ -52,7 +56,8 @@ mod tests {
     #[test]
     fn named_properties_need_no_indexer() {
         let mut engine = Engine::new();
-        let script = engine.compile("fn f(a) { a.spec.size }\npatch.spec.size = view.spec.size + 1; view.other").unwrap();
+        let script =
+            engine.compile("fn f(a) { a.spec.size }\npatch.spec.size = view.spec.size + 1; view.other").unwrap();
         let mut global = engine.new_global_runtime_state();
         add(&mut global, &script);
         engine.register_global_module(global.lib.pop().unwrap());

@@ -1,14 +1,17 @@
-//! Methods with callbacks on variables that the callbacks use themselves, such as `m.items.filter(|item| item < m.limit)`.
+//! Methods with callbacks on variables that the callbacks use themselves, such as `m.items.filter(|item| item <
+//! m.limit)`.
 //!
-//! While a chain runs, the interpreter locks the variable at its beginning if a closure has captured it, so that the closure could not
-//! read it. Therefore the variable at the beginning of such a chain is renamed when the script is compiled, and reading the new name gives
-//! a [`Receiver`]: a reference to the variable or to a part of it, which locks it only for single reads and writes. Methods run on a copy;
-//! if they change their value, the copy is written back.
+//! While a chain runs, the interpreter locks the variable at its beginning if a closure has captured it, so that the
+//! closure could not read it. Therefore the variable at the beginning of such a chain is renamed when the script is
+//! compiled, and reading the new name gives a [`Receiver`]: a reference to the variable or to a part of it, which locks
+//! it only for single reads and writes. Methods run on a copy; if they change their value, the copy is written back.
 
 use std::any::TypeId;
 use std::collections::BTreeSet;
 
-use rhai::{Array, Dynamic, Engine, EvalAltResult, EvalContext, FnPtr, ImmutableString, Map, NativeCallContext, Position};
+use rhai::{
+    Array, Dynamic, Engine, EvalAltResult, EvalContext, FnPtr, ImmutableString, Map, NativeCallContext, Position,
+};
 
 use super::convert;
 use crate::script::values::script_error::Failure;
@@ -73,8 +76,8 @@ pub(crate) fn written(name: &str) -> Option<&str> {
     name.strip_suffix(MARK)
 }
 
-/// Returns the value at the beginning of a chain with callbacks. Variables with lists and maps become receivers; constants, handles and
-/// plain values are copied.
+/// Returns the value at the beginning of a chain with callbacks. Variables with lists and maps become receivers;
+/// constants, handles and plain values are copied.
 ///
 /// A closure captures the name even if it has its own variable with this name. Then there may be none outside.
 pub(crate) fn resolve(name: &str, marked: &str, context: &mut EvalContext<'_, '_, '_, '_, '_, '_>) -> Option<Dynamic> {
@@ -158,7 +161,8 @@ impl Receiver {
         let length = items.len() as i64;
         let position = if index < 0 { length + index } else { index };
         let position = usize::try_from(position).ok().filter(|position| *position < items.len());
-        let position = position.ok_or_else(|| Box::new(EvalAltResult::ErrorArrayBounds(items.len(), index, Position::NONE)))?;
+        let position =
+            position.ok_or_else(|| Box::new(EvalAltResult::ErrorArrayBounds(items.len(), index, Position::NONE)))?;
         self.part(Step::Index(position))
     }
 
@@ -179,7 +183,8 @@ impl Receiver {
         if value.is::<Self>() || same(&part.read()?, &value) { Ok(()) } else { part.write(value) }
     }
 
-    /// Runs a method on a copy of the value. If that changes the copy, it becomes the value, unless a closure has changed the value, too.
+    /// Runs a method on a copy of the value. If that changes the copy, it becomes the value, unless a closure has
+    /// changed the value, too.
     fn call(&mut self, native: &NativeCallContext<'_>, rest: &mut [Dynamic]) -> Result<Dynamic, Thrown> {
         let name = native.fn_name();
         let before = self.read()?;
@@ -230,12 +235,12 @@ fn write_at(value: &mut Dynamic, path: &[Step], written: Dynamic) -> bool {
             map.insert(key.as_str().into(), written);
             true
         }),
-        Step::Key(key) => {
-            value.as_map_mut().is_ok_and(|mut map| map.get_mut(key.as_str()).is_some_and(|part| write_at(part, rest, written)))
-        }
-        Step::Index(index) => {
-            value.as_array_mut().is_ok_and(|mut items| items.get_mut(*index).is_some_and(|part| write_at(part, rest, written)))
-        }
+        Step::Key(key) => value
+            .as_map_mut()
+            .is_ok_and(|mut map| map.get_mut(key.as_str()).is_some_and(|part| write_at(part, rest, written))),
+        Step::Index(index) => value
+            .as_array_mut()
+            .is_ok_and(|mut items| items.get_mut(*index).is_some_and(|part| write_at(part, rest, written))),
     }
 }
 
@@ -273,11 +278,16 @@ pub(crate) fn register(engine: &mut Engine) {
     for (name, arguments) in methods(engine) {
         match arguments {
             0 => pure!(engine, &name, |native: NativeCallContext<'_>, it: &mut Receiver| it.call(&native, &mut [])),
-            1 => pure!(engine, &name, |native: NativeCallContext<'_>, it: &mut Receiver, a: Dynamic| it.call(&native, &mut [a])),
+            1 => pure!(engine, &name, |native: NativeCallContext<'_>, it: &mut Receiver, a: Dynamic| it
+                .call(&native, &mut [a])),
             2 => pure!(engine, &name, |native: NativeCallContext<'_>, it: &mut Receiver, a: Dynamic, b: Dynamic| {
                 it.call(&native, &mut [a, b])
             }),
-            _ => pure!(engine, &name, |native: NativeCallContext<'_>, it: &mut Receiver, a: Dynamic, b: Dynamic, c: Dynamic| {
+            _ => pure!(engine, &name, |native: NativeCallContext<'_>,
+                                       it: &mut Receiver,
+                                       a: Dynamic,
+                                       b: Dynamic,
+                                       c: Dynamic| {
                 it.call(&native, &mut [a, b, c])
             }),
         };
@@ -293,7 +303,8 @@ fn methods(engine: &Engine) -> BTreeSet<(String, usize)> {
             let metadata = info.metadata;
             let is_method = metadata.param_types.first().is_some_and(|first| receivers.contains(first));
             let is_named = metadata.name.starts_with(|c: char| c.is_ascii_alphabetic()) && !metadata.name.contains('$');
-            (info.namespace.is_empty() && is_method && is_named).then(|| (metadata.name.to_string(), metadata.num_params - 1))
+            (info.namespace.is_empty() && is_method && is_named)
+                .then(|| (metadata.name.to_string(), metadata.num_params - 1))
         },
         true,
     );

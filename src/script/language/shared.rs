@@ -37,14 +37,22 @@ pub(crate) fn register(engine: &mut Engine) {
         enter(&native, &shared.0, "shared.get")?;
         Ok::<_, Thrown>(shared.0.get(&key).map_or(Dynamic::UNIT, |value| value.to_dynamic()))
     });
-    pure!(engine, "set", |native: NativeCallContext<'_>, shared: &mut SharedHandle, key: ImmutableString, value: Dynamic| {
+    pure!(engine, "set", |native: NativeCallContext<'_>,
+                          shared: &mut SharedHandle,
+                          key: ImmutableString,
+                          value: Dynamic| {
         enter(&native, &shared.0, "shared.set")?;
         set(&shared.0, &key, &value)
     });
-    pure!(engine, "update", |native: NativeCallContext<'_>, shared: &mut SharedHandle, key: ImmutableString, function: FnPtr| {
+    pure!(engine, "update", |native: NativeCallContext<'_>,
+                             shared: &mut SharedHandle,
+                             key: ImmutableString,
+                             function: FnPtr| {
         update(&native, &shared.0, &key, &function)
     });
-    pure!(engine, "lock", |native: NativeCallContext<'_>, shared: &mut SharedHandle, key: ImmutableString| lock(&native, &shared.0, &key));
+    pure!(engine, "lock", |native: NativeCallContext<'_>, shared: &mut SharedHandle, key: ImmutableString| lock(
+        &native, &shared.0, &key
+    ));
     pure!(engine, "unlock", |native: NativeCallContext<'_>, lock: &mut LockHandle| {
         Ok::<_, Thrown>(Context::of(&native)?.budget().held().release_lock(&lock.0))
     });
@@ -67,14 +75,23 @@ fn enter(native: &NativeCallContext<'_>, data: &Arc<SharedData>, function: &str)
 }
 
 fn set(data: &SharedData, key: &str, value: &Dynamic) -> Result<(), Thrown> {
-    let value = convert::to_data(value).map_err(|error| Failure::argument(format!("`shared` holds plain data only: {error}")))?;
-    let too_large =
-        |TooLarge| Failure::argument("`shared` is full: its values would take more than 256 MiB; remove some with `shared.set(key, ())`");
+    let value = convert::to_data(value)
+        .map_err(|error| Failure::argument(format!("`shared` holds plain data only: {error}")))?;
+    let too_large = |TooLarge| {
+        Failure::argument(
+            "`shared` is full: its values would take more than 256 MiB; remove some with `shared.set(key, ())`",
+        )
+    };
     Ok(data.set(key, Some(value).filter(|value| !value.is_null())).map_err(too_large)?)
 }
 
 /// Replaces a value by the result of a function, which gets the present value, or `()`. Returns the new value.
-fn update(native: &NativeCallContext<'_>, data: &Arc<SharedData>, key: &str, function: &FnPtr) -> Result<Dynamic, Thrown> {
+fn update(
+    native: &NativeCallContext<'_>,
+    data: &Arc<SharedData>,
+    key: &str,
+    function: &FnPtr,
+) -> Result<Dynamic, Thrown> {
     let context = enter(native, data, "shared.update")?;
     let before = data.get(key).map_or(Dynamic::UNIT, |value| value.to_dynamic());
     let updating = context.budget().held().updating();
@@ -100,7 +117,11 @@ fn lock(native: &NativeCallContext<'_>, data: &Arc<SharedData>, key: &str) -> Re
         guard.wait();
         // Other calls end with their time limit.
         if !budget.has_time_limit() && data.is_deadlocked(key, &numbers(budget, data)) {
-            return Err(Failure::argument(format!("`shared.lock` would never end: it waits for {}", data.describe(key))).into());
+            return Err(Failure::argument(format!(
+                "`shared.lock` would never end: it waits for {}",
+                data.describe(key)
+            ))
+            .into());
         }
         let (data, key) = (Arc::clone(data), key.to_owned());
         let _note = budget.waiting_for(move || data.describe(&key));
@@ -111,7 +132,8 @@ fn lock(native: &NativeCallContext<'_>, data: &Arc<SharedData>, key: &str) -> Re
     Ok(handle)
 }
 
-/// Returns the numbers of a fiber of the call that wants a lock, and of the fibers that wait for it: their locks are not released before.
+/// Returns the numbers of a fiber of the call that wants a lock, and of the fibers that wait for it: their locks are
+/// not released before.
 fn numbers(budget: &Budget, data: &SharedData) -> Vec<u64> {
     let own = budget.held().call(|| data.next_call());
     std::iter::once(own).chain(budget.lineage().skip(1).filter_map(|budget| budget.held().known_call())).collect()

@@ -24,13 +24,19 @@ impl Stopped {
     fn get(&mut self, key: ImmutableString) -> Result<Dynamic, Box<EvalAltResult>> {
         match key.as_str() {
             "reason" => Ok(self.flags().into_iter().map(|flag| flag.as_str().into()).collect::<Array>().into()),
-            other => Err(Failure::argument(format!("`stopped` has no `{other}`; it has is_set(), wait(), reason")).into()),
+            other => {
+                Err(Failure::argument(format!("`stopped` has no `{other}`; it has is_set(), wait(), reason")).into())
+            }
         }
     }
 }
 
 /// Waits for a flag, at most until the limit. Returns whether one is raised.
-fn wait(native: &NativeCallContext<'_>, stopped: &Stopped, limit: Option<Duration>) -> Result<bool, Box<EvalAltResult>> {
+fn wait(
+    native: &NativeCallContext<'_>,
+    stopped: &Stopped,
+    limit: Option<Duration>,
+) -> Result<bool, Box<EvalAltResult>> {
     let context = Context::of(native)?;
     context.acts("stopped.wait")?;
     // A limit beyond the range of the timer counts as none.

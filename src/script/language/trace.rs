@@ -79,16 +79,26 @@ struct Frame {
 
 /// Returns the description of an error from a function of a source.
 #[expect(clippy::boxed_local, reason = "errors of the interpreter come in boxes")]
-pub(crate) fn describe(error: Box<EvalAltResult>, function: &str, source: &str, origins: &BTreeMap<String, Origin>) -> ErrorReport {
+pub(crate) fn describe(
+    error: Box<EvalAltResult>,
+    function: &str,
+    source: &str,
+    origins: &BTreeMap<String, Origin>,
+) -> ErrorReport {
     let (frames, leaf) = unwind(*error, function, source);
     let innermost = frames.last().expect("there is a frame at least for the function that was called");
-    let place = origins.get(&innermost.source).filter(|_| !innermost.position.is_none()).map(|origin| origin.place(innermost.position));
+    let place = origins
+        .get(&innermost.source)
+        .filter(|_| !innermost.position.is_none())
+        .map(|origin| origin.place(innermost.position));
     let trace = render(&frames, origins);
     let (thrown, ending, text) = match leaf {
-        EvalAltResult::ErrorRuntime(token, _) | EvalAltResult::ErrorTerminated(token, _) if token.is::<Ending>() => match token.cast() {
-            Ending::Overrun(overrun) => (None, Some(Ending::Overrun(overrun.clone())), overrun.text),
-            ending => (None, Some(ending), "the call was cancelled".to_owned()),
-        },
+        EvalAltResult::ErrorRuntime(token, _) | EvalAltResult::ErrorTerminated(token, _) if token.is::<Ending>() => {
+            match token.cast() {
+                Ending::Overrun(overrun) => (None, Some(Ending::Overrun(overrun.clone())), overrun.text),
+                ending => (None, Some(ending), "the call was cancelled".to_owned()),
+            }
+        }
         EvalAltResult::ErrorRuntime(value, _) => {
             (value.read_lock::<Failure>().map(|failure| failure.clone()), None, convert::text_of(&value))
         }
@@ -112,7 +122,11 @@ fn unwind(mut error: EvalAltResult, function: &str, source: &str) -> (Vec<Frame>
     loop {
         match error {
             EvalAltResult::ErrorInFunctionCall(callee, origin, inner, position) => {
-                frames.push(Frame { function: mem::replace(&mut function, pretty(&callee)), source: source.clone(), position });
+                frames.push(Frame {
+                    function: mem::replace(&mut function, pretty(&callee)),
+                    source: source.clone(),
+                    position,
+                });
                 if !origin.is_empty() {
                     source = origin;
                 }
@@ -120,7 +134,11 @@ fn unwind(mut error: EvalAltResult, function: &str, source: &str) -> (Vec<Frame>
             }
             EvalAltResult::ErrorInModule(module, inner, position) => {
                 let callee = format!("module {module}");
-                frames.push(Frame { function: mem::replace(&mut function, callee), source: mem::replace(&mut source, module), position });
+                frames.push(Frame {
+                    function: mem::replace(&mut function, callee),
+                    source: mem::replace(&mut source, module),
+                    position,
+                });
                 error = *inner;
             }
             leaf => {
@@ -181,7 +199,8 @@ fn humanise(error: EvalAltResult) -> String {
         EvalAltResult::ErrorFunctionNotFound(signature, _) => no_function(&signature),
         EvalAltResult::ErrorDotExpr(text, _) => no_property(&text),
         EvalAltResult::ErrorArithmetic(text, _) => text,
-        EvalAltResult::ErrorMismatchDataType(wanted, actual, _) | EvalAltResult::ErrorMismatchOutputType(wanted, actual, _)
+        EvalAltResult::ErrorMismatchDataType(wanted, actual, _)
+        | EvalAltResult::ErrorMismatchOutputType(wanted, actual, _)
             if !wanted.is_empty() && !actual.is_empty() =>
         {
             format!("{} is needed here, not {}", titles::of_type(&wanted), titles::of_type(&actual))
@@ -210,17 +229,24 @@ fn humanise(error: EvalAltResult) -> String {
 /// Rhai names the exceeded size: the length of a string, the size of an array, the number of properties of a map.
 fn too_large(what: &str) -> Overrun {
     let what = what.to_lowercase();
-    let limits = [("string", Limit::StringSize), ("map", Limit::MapSize), ("array", Limit::ArraySize), ("blob", Limit::ArraySize)];
+    let limits = [
+        ("string", Limit::StringSize),
+        ("map", Limit::MapSize),
+        ("array", Limit::ArraySize),
+        ("blob", Limit::ArraySize),
+    ];
     let limit = limits.iter().find(|(word, _)| what.contains(word)).map_or(Limit::Memory, |(_, limit)| *limit);
     let what = what.replace("string", "the text").replace("array/blob", "the list").replace("object map", "the map");
     Overrun::of(limit, &format!("{what} is too large"))
 }
 
 fn no_function(signature: &str) -> String {
-    let Some((name, types)) = signature.split_once(" (").map(|(name, types)| (name, types.trim_end_matches(')'))) else {
+    let Some((name, types)) = signature.split_once(" (").map(|(name, types)| (name, types.trim_end_matches(')')))
+    else {
         return format!("there is no function `{signature}`");
     };
-    let types: Vec<String> = types.split(',').map(str::trim).filter(|name| !name.is_empty()).map(titles::of_type).collect();
+    let types: Vec<String> =
+        types.split(',').map(str::trim).filter(|name| !name.is_empty()).map(titles::of_type).collect();
     let given = types.join(" and ");
     match (name.starts_with(CLOSURE), types.is_empty()) {
         (true, true) => "the closure cannot be called without arguments".to_owned(),
@@ -234,7 +260,9 @@ fn no_function(signature: &str) -> String {
 fn no_property(text: &str) -> String {
     let mut quoted = text.split('\'').skip(1).step_by(2);
     match (quoted.next(), quoted.next()) {
-        (Some(name), Some("()")) => format!("there is no `{name}` in `()`: what is before it is missing (use `?.` where it may be)"),
+        (Some(name), Some("()")) => {
+            format!("there is no `{name}` in `()`: what is before it is missing (use `?.` where it may be)")
+        }
         (Some(name), Some(kind)) => format!("{} has no `{name}`", titles::of_type(kind)),
         _ => text.to_owned(),
     }

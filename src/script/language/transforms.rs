@@ -29,7 +29,11 @@ pub(crate) fn register(engine: &mut Engine) {
     });
 }
 
-fn transform(native: &NativeCallContext<'_>, patch: &mut PatchHandle, function: &FnPtr) -> Result<(), Box<EvalAltResult>> {
+fn transform(
+    native: &NativeCallContext<'_>,
+    patch: &mut PatchHandle,
+    function: &FnPtr,
+) -> Result<(), Box<EvalAltResult>> {
     let context = Context::of(native)?;
     context.acts("patch.transform")?;
     let closure = Closure::of(function, native.global_runtime_state()).map_err(Failure::argument)?;

@@ -176,7 +176,9 @@ impl View {
     /// If this is a list.
     pub(crate) fn get(&mut self, key: ImmutableString) -> Result<Dynamic, Box<EvalAltResult>> {
         match self.value() {
-            Value::Object(map) => Ok(map.get(key.as_str()).map_or(Dynamic::UNIT, |value| self.child(value, || Step::Key(key.clone())))),
+            Value::Object(map) => {
+                Ok(map.get(key.as_str()).map_or(Dynamic::UNIT, |value| self.child(value, || Step::Key(key.clone()))))
+            }
             _ => Err(Failure::argument(format!("a list has no `{key}`: its items are numbered")).into()),
         }
     }
@@ -192,7 +194,8 @@ impl View {
         let length = items.len() as i64;
         let position = if index < 0 { length + index } else { index };
         let found = usize::try_from(position).ok().and_then(|position| Some((position, items.get(position)?)));
-        let (position, value) = found.ok_or_else(|| Box::new(EvalAltResult::ErrorArrayBounds(items.len(), index, Position::NONE)))?;
+        let (position, value) =
+            found.ok_or_else(|| Box::new(EvalAltResult::ErrorArrayBounds(items.len(), index, Position::NONE)))?;
         Ok(self.child(value, || Step::Index(position)))
     }
 
@@ -214,8 +217,12 @@ impl View {
     /// Returns the children as a native list; for a map, its values.
     fn values(&mut self) -> Array {
         match self.value() {
-            Value::Object(map) => map.iter().map(|(key, value)| self.child(value, || Step::Key(key.as_str().into()))).collect(),
-            Value::Array(items) => items.iter().enumerate().map(|(index, value)| self.child(value, || Step::Index(index))).collect(),
+            Value::Object(map) => {
+                map.iter().map(|(key, value)| self.child(value, || Step::Key(key.as_str().into()))).collect()
+            }
+            Value::Array(items) => {
+                items.iter().enumerate().map(|(index, value)| self.child(value, || Step::Index(index))).collect()
+            }
             _ => Array::new(),
         }
     }
@@ -224,7 +231,9 @@ impl View {
     pub(crate) fn level(&mut self) -> Dynamic {
         match self.value() {
             Value::Object(map) => {
-                let entries = map.iter().map(|(key, value)| (key.as_str().into(), self.child(value, || Step::Key(key.as_str().into()))));
+                let entries = map
+                    .iter()
+                    .map(|(key, value)| (key.as_str().into(), self.child(value, || Step::Key(key.as_str().into()))));
                 entries.collect::<Map>().into()
             }
             _ => self.values().into(),

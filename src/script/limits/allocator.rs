@@ -1,7 +1,9 @@
-//! The allocator of the binary and of tests: it counts the bytes that the running fiber has allocated and not freed yet.
+//! The allocator of the binary and of tests: it counts the bytes that the running fiber has allocated and not freed
+//! yet.
 //!
-//! Why the `unsafe` here is sound: every method passes its arguments on unchanged, and returns the result of the wrapped allocator. The counts
-//! are thread-local cells that are initialised by constants and never dropped, so that counting neither allocates nor panics.
+//! Why the `unsafe` here is sound: every method passes its arguments on unchanged, and returns the result of the
+//! wrapped allocator. The counts are thread-local cells that are initialised by constants and never dropped, so that
+//! counting neither allocates nor panics.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
@@ -21,7 +23,8 @@ pub(crate) struct Account {
     pub live: isize,
     /// The bytes that were ever allocated.
     pub total: usize,
-    /// The limit of live bytes. Allocations do not fail beyond it: it is checked between operations, and by [`reserve`].
+    /// The limit of live bytes. Allocations do not fail beyond it: it is checked between operations, and by
+    /// [`reserve`].
     pub limit: isize,
     /// The limit that made a function refuse its work.
     pub refused: Option<Limit>,
@@ -79,8 +82,8 @@ pub(crate) fn switch(account: Account) -> Account {
     })
 }
 
-/// Returns the limit that the running call has exceeded, if it has: it holds too much, or a function has refused to hold more. Freeing memory
-/// does not undo that.
+/// Returns the limit that the running call has exceeded, if it has: it holds too much, or a function has refused to
+/// hold more. Freeing memory does not undo that.
 #[inline(never)]
 pub(crate) fn exceeded() -> Option<Limit> {
     RUNNING.with(|running| {
@@ -95,7 +98,8 @@ pub(crate) fn exceeded() -> Option<Limit> {
 #[inline(never)]
 pub(crate) fn reserve(bytes: usize) -> bool {
     RUNNING.with(|running| {
-        let fits = isize::try_from(bytes).is_ok_and(|bytes| running.live.get().saturating_add(bytes) <= running.limit.get());
+        let fits =
+            isize::try_from(bytes).is_ok_and(|bytes| running.live.get().saturating_add(bytes) <= running.limit.get());
         if !fits {
             running.refuse(Limit::Memory);
         }
@@ -115,13 +119,15 @@ pub(crate) fn settle() {
     RUNNING.with(|running| running.live.set(running.live.get().max(0)));
 }
 
-/// Lets the running call hold at least this many bytes more: some of what it has allocated was given to other tasks, which free it.
+/// Lets the running call hold at least this many bytes more: some of what it has allocated was given to other tasks,
+/// which free it.
 #[inline(never)]
 pub(crate) fn allow(bytes: isize) {
     RUNNING.with(|running| running.live.set(running.live.get().min(running.limit.get().saturating_sub(bytes))));
 }
 
-/// Counts bytes of the running call that it has not allocated itself, such as the stack of one of its fibers; less than zero takes them back.
+/// Counts bytes of the running call that it has not allocated itself, such as the stack of one of its fibers; less than
+/// zero takes them back.
 #[inline(never)]
 pub(crate) fn charge(bytes: isize) {
     RUNNING.with(|running| running.live.set(running.live.get().wrapping_add(bytes)));

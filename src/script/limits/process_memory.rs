@@ -20,7 +20,8 @@ impl ProcessMemory {
             self.held.fetch_add(now - before, Ordering::Relaxed);
             return;
         }
-        // The order of these two, and of their counterparts in `at_most`, decides whether a waiting call misses its wake-up.
+        // The order of these two, and of their counterparts in `at_most`, decides whether a waiting call misses its
+        // wake-up.
         self.held.fetch_sub(before - now, Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0 {
             self.freed.notify_waiters();
@@ -47,7 +48,10 @@ impl ProcessMemory {
         }
         let waiting = Waiting::among(&self.waiting);
         if waiting.is_first {
-            warn!(held = self.held(), limit, "New calls of scripts wait: the running ones hold more memory than settings.scripts.memory.");
+            warn!(
+                held = self.held(),
+                limit, "New calls of scripts wait: the running ones hold more memory than settings.scripts.memory."
+            );
         }
         loop {
             // Woken by everything that is freed after this line, even if it is not awaited yet.

@@ -20,8 +20,8 @@ pub trait Api: Send + Sync {
     fn resolve(&self, selector: Selector) -> BoxFuture<'_, Result<Arc<Resource>, ApiError>>;
     /// Sends one request.
     fn send(&self, request: ApiRequest) -> BoxFuture<'_, Result<Value, ApiError>>;
-    /// Lists objects, and follows their changes until the stream is dropped. It goes on over broken connections, and ends with an error that
-    /// does not pass by itself.
+    /// Lists objects, and follows their changes until the stream is dropped. It goes on over broken connections, and
+    /// ends with an error that does not pass by itself.
     fn watch(&self, request: WatchRequest) -> BoxStream<'static, Result<Change, ApiError>> {
         let _ = request;
         stream::once(ready(Err(ApiError::unavailable("objects cannot be watched here")))).boxed()
@@ -42,7 +42,12 @@ pub trait Api: Send + Sync {
         ready(Err(ApiError::unavailable("other clusters cannot be reached here"))).boxed()
     }
     /// Passes an object on, to be handled as if it had changed. Returns whether the operator handles such an object.
-    fn touch(&self, _resource: Arc<Resource>, _namespace: Option<String>, _name: String) -> BoxFuture<'_, Result<bool, ApiError>> {
+    fn touch(
+        &self,
+        _resource: Arc<Resource>,
+        _namespace: Option<String>,
+        _name: String,
+    ) -> BoxFuture<'_, Result<bool, ApiError>> {
         Box::pin(std::future::ready(Ok(false)))
     }
     /// Queues Kubernetes Events, as far as the settings allow.
@@ -76,7 +81,8 @@ pub struct EventRequest {
 pub trait Credentials: Send + Sync {
     /// Returns the connection info of the service account; `None` outside of a container.
     fn service_account(&self) -> BoxFuture<'_, Result<Option<Value>, String>>;
-    /// Returns the connection info of the kubeconfig in a context, by default the current one; `None` without a kubeconfig.
+    /// Returns the connection info of the kubeconfig in a context, by default the current one; `None` without a
+    /// kubeconfig.
     fn kubeconfig(&self, context: Option<String>) -> BoxFuture<'_, Result<Option<Value>, String>>;
 }
 

@@ -15,7 +15,8 @@ pub enum AllowedClusters {
     Nothing,
     /// All whose addresses are ordinary ones.
     Ordinary,
-    /// Those of listed hosts, in the form of `allow.http`. Without a port, an entry stands for all ports: API servers have no usual one.
+    /// Those of listed hosts, in the form of `allow.http`. Without a port, an entry stands for all ports: API servers
+    /// have no usual one.
     Listed(Vec<String>),
 }
 
@@ -78,7 +79,8 @@ mod tests {
 
     impl AddressRule for Loopback {
         fn refusal(&self, _: &str, address: IpAddr, grants: &Grants) -> Option<&'static str> {
-            (address.is_loopback() && !grants.addresses.contains(&address)).then_some("an address of the machine itself")
+            (address.is_loopback() && !grants.addresses.contains(&address))
+                .then_some("an address of the machine itself")
         }
     }
 
@@ -109,13 +111,19 @@ mod tests {
 
     #[test]
     fn unusual_addresses_must_be_listed_themselves() {
-        let (ordinary, loopback) = (ServerRule::new(AllowedClusters::Ordinary, Arc::new(Loopback)), "127.0.0.1".parse().unwrap());
+        let (ordinary, loopback) =
+            (ServerRule::new(AllowedClusters::Ordinary, Arc::new(Loopback)), "127.0.0.1".parse().unwrap());
         let refusal = ordinary.refusal_of_address("evil.example.com", loopback).unwrap();
         assert_eq!(
             refusal,
             "the server evil.example.com (127.0.0.1) is an address of the machine itself, which is not listed under `allow.clusters`"
         );
-        assert!(ordinary.refusal_of_address("127.0.0.1", loopback).unwrap().starts_with("the server 127.0.0.1 is an address"));
+        assert!(
+            ordinary
+                .refusal_of_address("127.0.0.1", loopback)
+                .unwrap()
+                .starts_with("the server 127.0.0.1 is an address")
+        );
         assert_eq!(ordinary.refusal_of_address("evil.example.com", "10.0.0.1".parse().unwrap()), None);
         assert_eq!(listed(&["127.0.0.1:6443"]).refusal_of_address("127.0.0.1", loopback), None);
     }

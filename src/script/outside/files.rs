@@ -14,7 +14,8 @@ pub const MAX_FILES: usize = 10_000;
 pub trait Files: Send + Sync {
     /// Reads a file. A link is followed as long as it stays within the directory of the pattern that allows the file.
     fn read(&self, allowed: FilePattern, path: FilePath, limit: usize) -> BoxFuture<'_, Result<Vec<u8>, FileError>>;
-    /// Returns the paths of the readable files that match one of the allowed patterns and the wanted one, in alphabetical order.
+    /// Returns the paths of the readable files that match one of the allowed patterns and the wanted one, in
+    /// alphabetical order.
     fn list(&self, allowed: Vec<FilePattern>, wanted: FilePattern) -> BoxFuture<'_, Result<Vec<String>, FileError>>;
 }
 
@@ -92,8 +93,8 @@ impl std::fmt::Display for FilePath {
     }
 }
 
-/// A pattern of files: in a part of the path, `*` stands for any text but `/`, though not for the dot at the beginning of a hidden name. A part
-/// `**` stands for any number of directories.
+/// A pattern of files: in a part of the path, `*` stands for any text but `/`, though not for the dot at the beginning
+/// of a hidden name. A part `**` stands for any number of directories.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePattern(Vec<Part>);
 
@@ -207,7 +208,9 @@ fn parts_of(text: &str) -> Result<Vec<String>, &'static str> {
 fn matches(pattern: &[Part], path: &[String]) -> bool {
     match (pattern.split_first(), path.split_first()) {
         (None, None) => true,
-        (Some((Part::Deep, rest)), Some((name, names))) => matches(rest, path) || (Part::Deep.matches(name) && matches(pattern, names)),
+        (Some((Part::Deep, rest)), Some((name, names))) => {
+            matches(rest, path) || (Part::Deep.matches(name) && matches(pattern, names))
+        }
         (Some((part, rest)), Some((name, names))) => part.matches(name) && matches(rest, names),
         (Some(_), None) | (None, Some(_)) => false,
     }
@@ -278,7 +281,8 @@ mod tests {
 
     #[test]
     fn patterns_that_cannot_have_a_common_file_are_told_apart() {
-        let overlap = |one: &str, other: &str| FilePattern::parse(one).unwrap().may_overlap(&FilePattern::parse(other).unwrap());
+        let overlap =
+            |one: &str, other: &str| FilePattern::parse(one).unwrap().may_overlap(&FilePattern::parse(other).unwrap());
         assert!(overlap("/etc/app/*.yaml", "/etc/app/a*"));
         assert!(overlap("/etc/**/x", "/etc/a/b/c/x"));
         assert!(!overlap("/etc/app/*.yaml", "/root/*"));

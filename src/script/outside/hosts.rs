@@ -29,7 +29,8 @@ impl Grants {
     }
 }
 
-/// Tells whether a list of hosts allows an address: by its host, and by its port. Without a port, an entry allows the port of the scheme.
+/// Tells whether a list of hosts allows an address: by its host, and by its port. Without a port, an entry allows the
+/// port of the scheme.
 pub fn is_allowed(listed: &[String], url: &Url) -> bool {
     let Some(host) = url.host() else { return false };
     // An address has no port if it is that of the scheme.
@@ -46,7 +47,8 @@ pub fn is_place_allowed(listed: &[String], host: &Host<&str>, port: u16, default
 /// Tells whether a list of hosts has that of an address, at its port, or without a port.
 pub(super) fn is_listed(listed: &[String], url: &Url) -> bool {
     let Some(host) = url.host() else { return false };
-    let fits = |entry: &Entry| entry.is_host(&host) && entry.port.is_none_or(|port| url.port_or_known_default() == Some(port));
+    let fits =
+        |entry: &Entry| entry.is_host(&host) && entry.port.is_none_or(|port| url.port_or_known_default() == Some(port));
     listed.iter().any(|text| fits(&Entry::of(text)))
 }
 
@@ -110,11 +112,20 @@ mod tests {
 
     #[test]
     fn names_are_allowed_as_they_are_with_the_port_of_the_scheme() {
-        for url in ["https://api.example.com/x", "http://api.example.com", "https://API.Example.com:443/", "https://api.example.com./"] {
+        for url in [
+            "https://api.example.com/x",
+            "http://api.example.com",
+            "https://API.Example.com:443/",
+            "https://api.example.com./",
+        ] {
             assert!(allowed("api.example.com", url), "{url}");
         }
-        for url in ["https://x.api.example.com", "https://example.com", "https://api.example.com:8443", "https://api.example.com.evil.org"]
-        {
+        for url in [
+            "https://x.api.example.com",
+            "https://example.com",
+            "https://api.example.com:8443",
+            "https://api.example.com.evil.org",
+        ] {
             assert!(!allowed("api.example.com", url), "{url}");
         }
         assert!(allowed("api.example.com:8443", "https://api.example.com:8443"));

@@ -13,7 +13,8 @@ pub trait HttpClient: Send + Sync {
     ///
     /// The host of the address is allowed; the client checks the network addresses that it stands for.
     ///
-    /// *Cancel safety*: dropping the future closes the connection. The server may or may not have processed the request.
+    /// *Cancel safety*: dropping the future closes the connection. The server may or may not have processed the
+    /// request.
     fn send(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpAnswer, HttpError>>;
 }
 

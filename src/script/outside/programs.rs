@@ -48,20 +48,29 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// Compares arguments with patterns; an unknown argument matches. Each pattern stands for one argument, and the last one for any further ones, too; if
-/// the last one is `*`, it also stands for none. Without patterns there are no arguments.
+/// Compares arguments with patterns; an unknown argument matches. Each pattern stands for one argument, and the last
+/// one for any further ones, too; if the last one is `*`, it also stands for none. Without patterns there are no
+/// arguments.
 pub fn refusal(patterns: &[String], arguments: &[Option<&str>]) -> Option<Refusal> {
     let Some(last) = patterns.last() else {
-        return (!arguments.is_empty()).then(|| Refusal { index: Some(0), message: "the program may have no arguments".to_owned() });
+        return (!arguments.is_empty())
+            .then(|| Refusal { index: Some(0), message: "the program may have no arguments".to_owned() });
     };
     let least = if last == "*" { patterns.len() - 1 } else { patterns.len() };
     if arguments.len() < least {
-        return Some(Refusal { index: None, message: format!("there must be at least {least} arguments, not {}", arguments.len()) });
+        return Some(Refusal {
+            index: None,
+            message: format!("there must be at least {least} arguments, not {}", arguments.len()),
+        });
     }
     let pattern_of = |index: usize| patterns.get(index).unwrap_or(last);
-    let is_wrong = |index: &usize| arguments[*index].is_some_and(|argument| !glob::matches(pattern_of(*index), argument));
+    let is_wrong =
+        |index: &usize| arguments[*index].is_some_and(|argument| !glob::matches(pattern_of(*index), argument));
     let index = (0..arguments.len()).find(is_wrong)?;
-    Some(Refusal { index: Some(index), message: format!("the argument number {} must match `{}`", index + 1, pattern_of(index)) })
+    Some(Refusal {
+        index: Some(index),
+        message: format!("the argument number {} must match `{}`", index + 1, pattern_of(index)),
+    })
 }
 
 /// Runs programs. The caller has checked that the manifest allows them.
@@ -160,7 +169,8 @@ mod tests {
 
     fn admit(patterns: &[&str], arguments: &[&str]) -> Result<(), String> {
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-        let program = AllowedProgram { path: "/bin/x".into(), args: owned(patterns), time: DEFAULT_TIME, output: DEFAULT_OUTPUT };
+        let program =
+            AllowedProgram { path: "/bin/x".into(), args: owned(patterns), time: DEFAULT_TIME, output: DEFAULT_OUTPUT };
         program.admit(&owned(arguments))
     }
 
@@ -171,13 +181,19 @@ mod tests {
         assert_eq!(admit(&helm, &["upgrade", "--install"]), Ok(()));
         assert_eq!(admit(&helm, &["upgrade"]), Err("there must be at least 2 arguments, not 1".to_owned()));
         assert_eq!(admit(&helm, &["uninstall", "shop"]), Err("the argument number 1 must match `upgrade`".to_owned()));
-        assert_eq!(admit(&helm, &["upgrade", "shop", "--install"]), Err("the argument number 2 must match `--install`".to_owned()));
+        assert_eq!(
+            admit(&helm, &["upgrade", "shop", "--install"]),
+            Err("the argument number 2 must match `--install`".to_owned())
+        );
     }
 
     #[test]
     fn the_last_pattern_repeats() {
         assert_eq!(admit(&["get", "*.yaml"], &["get", "a.yaml", "b.yaml"]), Ok(()));
-        assert_eq!(admit(&["get", "*.yaml"], &["get", "a.yaml", "b"]), Err("the argument number 3 must match `*.yaml`".to_owned()));
+        assert_eq!(
+            admit(&["get", "*.yaml"], &["get", "a.yaml", "b"]),
+            Err("the argument number 3 must match `*.yaml`".to_owned())
+        );
         assert!(admit(&["get", "*.yaml"], &["get"]).is_err());
         assert_eq!(admit(&["*"], &[]), Ok(()));
     }

@@ -25,7 +25,8 @@ pub(crate) use statement::{Reply, SqlValue, Statement};
 pub trait Databases: Send + Sync {
     /// Runs a statement by itself, on any connection.
     ///
-    /// *Cancel safety*: if the future is dropped, the statement is cancelled on the server. It may or may not have had its effect.
+    /// *Cancel safety*: if the future is dropped, the statement is cancelled on the server. It may or may not have had
+    /// its effect.
     fn run(&self, database: Arc<Database>, statement: Statement) -> BoxFuture<'_, Result<Reply, SqlError>>;
 
     /// Begins a transaction within a time.
@@ -44,7 +45,8 @@ pub trait Secrets: Send + Sync {
 pub trait Transaction: Send {
     /// Runs a statement in the transaction.
     ///
-    /// *Cancel safety*: if the future is dropped, the statement is cancelled on the server, and the transaction is rolled back.
+    /// *Cancel safety*: if the future is dropped, the statement is cancelled on the server, and the transaction is
+    /// rolled back.
     fn run(&mut self, statement: Statement) -> BoxFuture<'_, Result<Reply, SqlError>>;
 
     /// Ends the transaction within a time.

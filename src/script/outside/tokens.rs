@@ -26,13 +26,15 @@ impl Tokens {
     pub(in crate::script) fn get(&self, key: &str, now: Timestamp) -> Option<String> {
         let tokens = self.0.lock();
         let token = tokens.get(key)?;
-        let is_fresh = token.expires_at.is_none_or(|expires_at| now.saturating_add(MARGIN).is_ok_and(|soon| soon < expires_at));
+        let is_fresh =
+            token.expires_at.is_none_or(|expires_at| now.saturating_add(MARGIN).is_ok_and(|soon| soon < expires_at));
         is_fresh.then(|| token.value.clone())
     }
 
     /// Keeps a token, for so many seconds if they are known.
     pub(in crate::script) fn put(&self, key: &str, value: &str, now: Timestamp, seconds: Option<i64>) {
-        let expires_at = seconds.map(|seconds| now.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX));
+        let expires_at =
+            seconds.map(|seconds| now.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX));
         let mut tokens = self.0.lock();
         if tokens.len() >= MAX_TOKENS {
             tokens.clear();

@@ -26,7 +26,8 @@ const SHOWN: usize = 120;
 /// Returns the error of a call that would exceed a limit. The script cannot catch it.
 pub(crate) fn refused(limit: Limit) -> Box<EvalAltResult> {
     allocator::refuse(limit);
-    fiber::with_budget(|budget| budget.overrun(limit)).unwrap_or_else(|| Failure::host("budget", "a limit is exceeded").into())
+    fiber::with_budget(|budget| budget.overrun(limit))
+        .unwrap_or_else(|| Failure::host("budget", "a limit is exceeded").into())
 }
 
 /// Checks that the call may hold this many bytes more.
@@ -49,8 +50,8 @@ pub(crate) fn pause() -> Result<(), Box<EvalAltResult>> {
     Err(ended.unwrap_or_else(|| Failure::host("internal", "the call has ended").into()))
 }
 
-/// Runs a long function on another thread, and lets other scripts run meanwhile, except those about the same object. The function ends by
-/// itself: if the call ends before, its result is lost.
+/// Runs a long function on another thread, and lets other scripts run meanwhile, except those about the same object.
+/// The function ends by itself: if the call ends before, its result is lost.
 ///
 /// # Errors
 /// If the call must end.
@@ -142,7 +143,8 @@ pub(crate) fn json_text(value: &Value) -> String {
     text.into_string()
 }
 
-/// A value that is read only as far as the call may hold it. A parser with state of its thread must not yield to other scripts.
+/// A value that is read only as far as the call may hold it. A parser with state of its thread must not yield to other
+/// scripts.
 pub(crate) struct Parsed<const YIELDS: bool>(
     /// The value.
     pub Value,
@@ -235,7 +237,9 @@ mod tests {
 
     #[test]
     fn values_are_read_as_by_serde() {
-        for text in ["null", "[1, -2, 1.5, 18446744073709551615, \"a\", true]", "{\"b\": {\"c\": []}, \"a\": \"x\"}", "1e400"] {
+        for text in
+            ["null", "[1, -2, 1.5, 18446744073709551615, \"a\", true]", "{\"b\": {\"c\": []}, \"a\": \"x\"}", "1e400"]
+        {
             let expected = serde_json::from_str::<Value>(text).ok();
             assert_eq!(serde_json::from_str::<Parsed<false>>(text).ok().map(|parsed| parsed.0), expected, "{text}");
         }

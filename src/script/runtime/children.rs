@@ -1,7 +1,7 @@
 //! The fibers of one call besides its first one: the functions of `parallel`, which wait at the same time.
 //!
-//! They are polled by the future that the waiting fiber of the call waits for, so they never leave its thread, and its memory account is
-//! installed. Between two waits of one of them no other one runs, as for the calls of one object.
+//! They are polled by the future that the waiting fiber of the call waits for, so they never leave its thread, and its
+//! memory account is installed. Between two waits of one of them no other one runs, as for the calls of one object.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -26,8 +26,9 @@ pub(crate) const MAX_LEVELS: usize = 3;
 /// How many fibers of one call run at once, on all levels. On a level, one may always run.
 pub(crate) const MAX_AT_ONCE: usize = 64;
 
-/// How many such fibers of each level the process has at once. A fiber takes two memory mappings, and the process dies without them: those of
-/// the calls, and of these levels, stay below the 65,530 that Linux allows. A level waits for the next one only, so the waits end.
+/// How many such fibers of each level the process has at once. A fiber takes two memory mappings, and the process dies
+/// without them: those of the calls, and of these levels, stay below the 65,530 that Linux allows. A level waits for
+/// the next one only, so the waits end.
 const PLACES_PER_LEVEL: usize = 2_000;
 
 static PLACES: [Semaphore; MAX_LEVELS] = [const { Semaphore::const_new(PLACES_PER_LEVEL) }; MAX_LEVELS];
@@ -122,8 +123,9 @@ impl<V: 'static> Children<V> {
                 return Ok(());
             }
             let places = self.places;
-            let place =
-                self.place.get_or_insert_with(|| async { places.acquire().await.expect("the semaphore is never closed") }.boxed_local());
+            let place = self.place.get_or_insert_with(|| {
+                async { places.acquire().await.expect("the semaphore is never closed") }.boxed_local()
+            });
             let Poll::Ready(place) = place.as_mut().poll(context) else { return Ok(()) };
             self.place = None;
             if let Some((index, task)) = self.tasks.next() {

@@ -45,7 +45,13 @@ pub(crate) trait Subhandlers {
     ///
     /// # Errors
     /// If its id, its options or its function cannot be used.
-    fn register(&self, native: &NativeCallContext<'_>, id: &str, options: Map, function: &FnPtr) -> Result<(), Box<EvalAltResult>>;
+    fn register(
+        &self,
+        native: &NativeCallContext<'_>,
+        id: &str,
+        options: Map,
+        function: &FnPtr,
+    ) -> Result<(), Box<EvalAltResult>>;
 
     /// Runs all registered sub-handlers. Returns only if all of them have finished.
     ///
@@ -239,10 +245,14 @@ impl Context {
     /// Outside of login functions.
     pub(crate) fn credentials(&self, function: &str) -> Result<Arc<dyn Credentials>, Box<EvalAltResult>> {
         if self.mode() != Mode::Login {
-            return Err(Failure::host("unavailable", format!("`{function}` is available in login functions only")).into());
+            return Err(
+                Failure::host("unavailable", format!("`{function}` is available in login functions only")).into()
+            );
         }
         let credentials = self.0.environment.credentials.clone();
-        credentials.ok_or_else(|| Failure::host("unavailable", format!("`{function}` has no credentials to look for here")).into())
+        credentials.ok_or_else(|| {
+            Failure::host("unavailable", format!("`{function}` has no credentials to look for here")).into()
+        })
     }
 
     /// Returns the cluster.
@@ -256,7 +266,9 @@ impl Context {
         let api = self.0.environment.api.clone();
         let is_of_leader = self.subject().is_none_or(Subject::is_of_leader);
         let api = api.map(|api| api.of_every_replica().filter(|_| !is_of_leader).unwrap_or(api));
-        api.ok_or_else(|| Failure::host("unavailable", format!("`{function}` needs a cluster, and there is none")).into())
+        api.ok_or_else(|| {
+            Failure::host("unavailable", format!("`{function}` needs a cluster, and there is none")).into()
+        })
     }
 
     /// Returns the cluster, and counts a call of it.
@@ -284,7 +296,8 @@ impl Context {
     /// Checks that a host function may depend on time or randomness.
     ///
     /// # Errors
-    /// In expressions, which must give the same answer for the same object, and at the top level, which runs once per thread.
+    /// In expressions, which must give the same answer for the same object, and at the top level, which runs once per
+    /// thread.
     pub(crate) fn varies(&self, function: &str) -> Result<(), Box<EvalAltResult>> {
         match self.mode() {
             Mode::Function | Mode::Login | Mode::Transform => Ok(()),
@@ -305,7 +318,8 @@ fn is_log(function: &str) -> bool {
 /// How long a wait is for which the stack of the script is tidied up.
 const LONG_WAIT: Duration = Duration::from_secs(1);
 
-/// Waits for a future on behalf of a host function, as long as the call may last. The thread runs other tasks in the meantime.
+/// Waits for a future on behalf of a host function, as long as the call may last. The thread runs other tasks in the
+/// meantime.
 ///
 /// The caller must not hold anything that other scripts of the thread need: no borrowed cell, no lock.
 ///
@@ -316,11 +330,16 @@ pub(crate) fn wait_in<F: Future>(context: &Context, future: F) -> Result<F::Outp
     fiber::wait(unless_ended(budget, future))
 }
 
-/// Waits like [`wait_in`] for a future that takes this long, unless something else ends it; `None` is a wait without an end.
+/// Waits like [`wait_in`] for a future that takes this long, unless something else ends it; `None` is a wait without an
+/// end.
 ///
 /// # Errors
 /// If the call must end; the script cannot catch it.
-pub(crate) fn wait_at_most<F: Future>(context: &Context, limit: Option<Duration>, future: F) -> Result<F::Output, Box<EvalAltResult>> {
+pub(crate) fn wait_at_most<F: Future>(
+    context: &Context,
+    limit: Option<Duration>,
+    future: F,
+) -> Result<F::Output, Box<EvalAltResult>> {
     let budget = prepare_wait(context)?;
     if let Some(live) = context.subject().and_then(Subject::live) {
         live.rest(limit);
@@ -336,7 +355,8 @@ fn prepare_wait(context: &Context) -> Result<&Budget, Box<EvalAltResult>> {
     let budget = context.budget();
     budget.check()?;
     if budget.held().is_updating() {
-        let text = "the function of `shared.update` must not wait: take a lock by `shared.lock`, then use `get` and `set`";
+        let text =
+            "the function of `shared.update` must not wait: take a lock by `shared.lock`, then use `get` and `set`";
         return Err(Failure::host("unavailable", text).into());
     }
     budget.held().release_for_wait();
@@ -416,7 +436,11 @@ pub(crate) mod testing {
     }
 
     /// Runs a script in an environment.
-    pub(crate) async fn run_as(mode: Mode, environment: Environment, script: &str) -> Result<Dynamic, Box<EvalAltResult>> {
+    pub(crate) async fn run_as(
+        mode: Mode,
+        environment: Environment,
+        script: &str,
+    ) -> Result<Dynamic, Box<EvalAltResult>> {
         let budget = Rc::new(Budget::new(&Limits::default(), Stop::new()));
         run_in(Context::new(Rc::new(environment), budget, mode), script).await
     }
@@ -433,7 +457,8 @@ pub(crate) mod testing {
     async fn terminations_cannot_be_caught() {
         let limits = Limits { operations: 100_000, ..Limits::default() };
         let budget = Rc::new(Budget::new(&limits, Stop::new()));
-        let spinning = run_in(Context::new(Rc::new(environment()), budget, Mode::Function), "try { loop {} } catch {} 42");
+        let spinning =
+            run_in(Context::new(Rc::new(environment()), budget, Mode::Function), "try { loop {} } catch {} 42");
         for ended in [spinning.await, run("try { sleep(`2h`) } catch {} 42").await] {
             let error = ended.unwrap_err();
             assert!(matches!(*error, EvalAltResult::ErrorTerminated(..)), "{error}");

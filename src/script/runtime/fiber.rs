@@ -3,13 +3,15 @@
 //! Why its two `unsafe` expressions are sound (`stack_pages.rs` explains the third one, which returns unused pages):
 //!
 //! * A fiber is polled only on the thread that created it: it is neither `Send` nor `Sync`.
-//! * [`CURRENT`] points to the yielder of the fiber that runs. It is set when a fiber is resumed, and reset when it is suspended
-//!   or ends, also by a panic. The yielder lives on the fiber's stack as long as its function.
-//! * [`Ask`] points to a step on the stack of a suspended fiber, which waits for it and does nothing else. It is used by the
-//!   fiber's own future only, and released before the fiber continues.
-//! * The future a fiber waits for is polled on the stack of the fiber's poller: nothing is current there, so that another fiber,
-//!   polled inside of it, cannot be mixed up with this one. The part of the stack that the poll needs is not kept during the wait.
-//! * Thread-locals are reached through functions that are not inlined, so that no address of one is kept across a suspension.
+//! * [`CURRENT`] points to the yielder of the fiber that runs. It is set when a fiber is resumed, and reset when it is
+//!   suspended or ends, also by a panic. The yielder lives on the fiber's stack as long as its function.
+//! * [`Ask`] points to a step on the stack of a suspended fiber, which waits for it and does nothing else. It is used
+//!   by the fiber's own future only, and released before the fiber continues.
+//! * The future a fiber waits for is polled on the stack of the fiber's poller: nothing is current there, so that
+//!   another fiber, polled inside of it, cannot be mixed up with this one. The part of the stack that the poll needs is
+//!   not kept during the wait.
+//! * Thread-locals are reached through functions that are not inlined, so that no address of one is kept across a
+//!   suspension.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -28,18 +30,19 @@ use super::overflow::{self, Running};
 use super::stack_pages;
 use crate::script::limits::allocator::{self, Account};
 
-/// The size of a fiber's stack. Only touched pages take memory, as long as it is smaller than a huge page of 2 MiB: a kernel that gives huge
-/// pages to everything would otherwise give each fiber one.
+/// The size of a fiber's stack. Only touched pages take memory, as long as it is smaller than a huge page of 2 MiB: a
+/// kernel that gives huge pages to everything would otherwise give each fiber one.
 const STACK_SIZE: usize = if cfg!(debug_assertions) { 12 << 20 } else { (2 << 20) - (64 << 10) };
 
-/// The part of the stack reserved for native functions, which do not check its size: converting, comparing, printing and dropping nested
-/// values recurses. The rest is for scripts: 64 levels of closures called by `map` take 0.8 MiB.
+/// The part of the stack reserved for native functions, which do not check its size: converting, comparing, printing
+/// and dropping nested values recurses. The rest is for scripts: 64 levels of closures called by `map` take 0.8 MiB.
 const STACK_RESERVE: usize = if cfg!(debug_assertions) { 8 << 20 } else { 1 << 20 };
 
 /// The number of unused stacks that a thread keeps. Their touched pages stay in memory, so this also limits memory.
 const POOLED_STACKS: usize = 256;
 
-/// How often an abandoned script is resumed until it ends by itself. Each of its waits fails at once, so two would suffice.
+/// How often an abandoned script is resumed until it ends by itself. Each of its waits fails at once, so two would
+/// suffice.
 const LAST_RESUMES: usize = 1_000;
 
 /// One poll of the future that a fiber waits for; returns whether the wait is over.
@@ -76,7 +79,8 @@ pub(crate) struct Fiber<T: 'static> {
 }
 
 impl<T: 'static> Fiber<T> {
-    /// Returns a fiber that will run a function within a budget, which host functions and the interpreter find by [`with_budget`].
+    /// Returns a fiber that will run a function within a budget, which host functions and the interpreter find by
+    /// [`with_budget`].
     ///
     /// # Errors
     /// If there is no memory for a stack.
@@ -85,7 +89,8 @@ impl<T: 'static> Fiber<T> {
         Self::with_account(budget, Some(account), function)
     }
 
-    /// Returns a fiber of a call that has one already. It must be polled and dropped on that fiber, or by the future that it waits for.
+    /// Returns a fiber of a call that has one already. It must be polled and dropped on that fiber, or by the future
+    /// that it waits for.
     ///
     /// # Errors
     /// If there is no memory for a stack.
@@ -93,7 +98,11 @@ impl<T: 'static> Fiber<T> {
         Self::with_account(budget, None, function)
     }
 
-    fn with_account(budget: Rc<Budget>, account: Option<Account>, function: impl FnOnce() -> T + 'static) -> std::io::Result<Self> {
+    fn with_account(
+        budget: Rc<Budget>,
+        account: Option<Account>,
+        function: impl FnOnce() -> T + 'static,
+    ) -> std::io::Result<Self> {
         let stack = match STACKS.with(|stacks| stacks.borrow_mut().pop()) {
             Some(stack) => stack,
             None => DefaultStack::new(STACK_SIZE)?,
@@ -156,8 +165,8 @@ impl<T: 'static> Future for Fiber<T> {
     }
 }
 
-/// A suspended script is not simply unwound: the interpreter catches unwinding while it sorts, and would continue. So it is asked to end,
-/// resumed until it returns, and unwound only if it does not.
+/// A suspended script is not simply unwound: the interpreter catches unwinding while it sorts, and would continue. So
+/// it is asked to end, resumed until it returns, and unwound only if it does not.
 impl<T: 'static> Drop for Fiber<T> {
     fn drop(&mut self) {
         let is_suspended = self.coroutine.as_ref().is_some_and(|coroutine| coroutine.started() && !coroutine.done());
@@ -217,7 +226,8 @@ fn keep(stack: DefaultStack) {
     });
 }
 
-/// Calls a function with the budget of the fiber that runs on this thread; returns `None` outside of fibers. The function must not wait.
+/// Calls a function with the budget of the fiber that runs on this thread; returns `None` outside of fibers. The
+/// function must not wait.
 #[inline(never)]
 pub(crate) fn with_budget<T>(question: impl FnOnce(&Budget) -> T) -> Option<T> {
     RUNNING.with(|running| running.borrow().as_deref().map(question))
@@ -238,8 +248,8 @@ pub(crate) fn wait<F: Future>(future: F) -> F::Output {
     wait_until_ready(future, false)
 }
 
-/// Waits for a future that takes long, a second at least. It differs from [`wait`] in that the unused part of the stack is returned to the
-/// system meanwhile, which costs some microseconds.
+/// Waits for a future that takes long, a second at least. It differs from [`wait`] in that the unused part of the stack
+/// is returned to the system meanwhile, which costs some microseconds.
 ///
 /// # Panics
 /// Outside of fibers.

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use rhai::{
-    AST, ASTNode, Caches, Dynamic, Engine, EvalAltResult, EvalContext, Expr, Expression as Tree, FnPtr, GlobalRuntimeState,
-    ImmutableString, Module, Position, Scope, ScriptFuncDef, Shared, Stmt, StmtBlock,
+    AST, ASTNode, Caches, Dynamic, Engine, EvalAltResult, EvalContext, Expr, Expression as Tree, FnPtr,
+    GlobalRuntimeState, ImmutableString, Module, Position, Scope, ScriptFuncDef, Shared, Stmt, StmtBlock,
 };
 
 use super::context::Context;
@@ -25,7 +25,12 @@ pub(crate) struct Function {
 
 impl Function {
     /// Returns a function that runs these statements.
-    pub(crate) fn new(title: String, params: Vec<ImmutableString>, body: StmtBlock, global: Rc<GlobalRuntimeState>) -> Self {
+    pub(crate) fn new(
+        title: String,
+        params: Vec<ImmutableString>,
+        body: StmtBlock,
+        global: Rc<GlobalRuntimeState>,
+    ) -> Self {
         Self { title, params, body: Expr::Stmt(Box::new(body)), global, found: RefCell::default() }
     }
 
@@ -40,7 +45,12 @@ impl Function {
     ///
     /// # Errors
     /// Errors of the script.
-    pub(crate) fn run(&self, engine: &Engine, context: &Context, values: Vec<Dynamic>) -> Result<Ended, Box<EvalAltResult>> {
+    pub(crate) fn run(
+        &self,
+        engine: &Engine,
+        context: &Context,
+        values: Vec<Dynamic>,
+    ) -> Result<Ended, Box<EvalAltResult>> {
         self.run_at(0, engine, context, values)
     }
 
@@ -198,7 +208,9 @@ impl Closure {
         let definitions = global.lib.iter().rev().flat_map(|module| module.iter_script_fn_info());
         let mut found = definitions.filter(|(_, _, found, count, _)| *found == name && *count >= captured.len());
         let Some((.., definition)) = found.next() else {
-            return Err(format!("there is no function `{name}` in this file; a function of an imported file needs a closure around it"));
+            return Err(format!(
+                "there is no function `{name}` in this file; a function of an imported file needs a closure around it"
+            ));
         };
         if found.next().is_some() && captured.is_empty() {
             return Err(format!("there are several functions `{name}`, with different parameters"));
@@ -218,7 +230,12 @@ impl Closure {
     ///
     /// # Errors
     /// Errors of the script.
-    pub(crate) fn run(&self, engine: &Engine, context: &Context, values: Vec<Dynamic>) -> Result<Ended, Box<EvalAltResult>> {
+    pub(crate) fn run(
+        &self,
+        engine: &Engine,
+        context: &Context,
+        values: Vec<Dynamic>,
+    ) -> Result<Ended, Box<EvalAltResult>> {
         self.run_at(0, engine, context, values)
     }
 

@@ -1,4 +1,5 @@
-//! Turns of objects: between two waits of a call, no other call of the same object runs, even when the thread switches to other objects.
+//! Turns of objects: between two waits of a call, no other call of the same object runs, even when the thread switches
+//! to other objects.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -33,11 +34,23 @@ impl Turn {
 
 impl ObjectTurns {
     /// Returns a fiber that takes turns with the others of an object.
-    pub(crate) fn take_turns<T>(self: &Rc<Self>, name: &Arc<str>, budget: Rc<Budget>, fiber: Fiber<T>) -> TakingTurns<T> {
+    pub(crate) fn take_turns<T>(
+        self: &Rc<Self>,
+        name: &Arc<str>,
+        budget: Rc<Budget>,
+        fiber: Fiber<T>,
+    ) -> TakingTurns<T> {
         let mut table = self.table.borrow_mut();
         let turn = table.get(name).and_then(Weak::upgrade).unwrap_or_default();
         table.insert(Arc::clone(name), Rc::downgrade(&turn));
-        TakingTurns { fiber: Some(fiber), budget, turn: Some(turn), is_mine: false, turns: Rc::clone(self), name: Arc::clone(name) }
+        TakingTurns {
+            fiber: Some(fiber),
+            budget,
+            turn: Some(turn),
+            is_mine: false,
+            turns: Rc::clone(self),
+            name: Arc::clone(name),
+        }
     }
 }
 

@@ -1,10 +1,10 @@
-//! Reports which script has overflowed its stack, before the process ends. Scripts and host functions check the stack that is left, so this
-//! does not happen unless one of these checks is missing.
+//! Reports which script has overflowed its stack, before the process ends. Scripts and host functions check the stack
+//! that is left, so this does not happen unless one of these checks is missing.
 //!
-//! Why the `unsafe` here is sound: the handler runs on the alternate stack that the standard library gives to each of its threads. It reads
-//! thread-local cells that are initialised by constants and never dropped, and a text that its fiber keeps alive while it runs; it writes to
-//! standard error and restores the previous handler, which are both safe in signal handlers. Then it returns, and the failing instruction
-//! fails again under the previous handler.
+//! Why the `unsafe` here is sound: the handler runs on the alternate stack that the standard library gives to each of
+//! its threads. It reads thread-local cells that are initialised by constants and never dropped, and a text that its
+//! fiber keeps alive while it runs; it writes to standard error and restores the previous handler, which are both safe
+//! in signal handlers. Then it returns, and the failing instruction fails again under the previous handler.
 
 use std::cell::Cell;
 #[cfg(unix)]
@@ -29,7 +29,8 @@ thread_local! {
 }
 
 impl Running {
-    /// Returns a fiber with a stack from this address on, and its script, handler and object as a text, which must live while it runs.
+    /// Returns a fiber with a stack from this address on, and its script, handler and object as a text, which must live
+    /// while it runs.
     pub(crate) fn new(limit: usize, title: &str) -> Self {
         Self { limit, title: title.as_ptr(), length: title.len() }
     }

@@ -12,7 +12,8 @@ pub(crate) fn on_progress(_: u64) -> Option<Dynamic> {
     obey(fiber::with_budget(Budget::tick)?).map(Dynamic::from)
 }
 
-/// Lets a long native function yield to other scripts; returns whether it may continue. The caller must hold nothing that others need.
+/// Lets a long native function yield to other scripts; returns whether it may continue. The caller must hold nothing
+/// that others need.
 pub(crate) fn pause() -> bool {
     fiber::with_budget(Budget::pause).and_then(obey).is_none()
 }

@@ -1,7 +1,8 @@
-//! The rounds of a script thread: in each of them, the jobs that have come begin, and each script that has given way runs once more.
+//! The rounds of a script thread: in each of them, the jobs that have come begin, and each script that has given way
+//! runs once more.
 //!
-//! A script thread is no worker of a runtime, so tokio would wake a task that yields there at once: it would run dozens of slices before
-//! the thread polled its jobs again.
+//! A script thread is no worker of a runtime, so tokio would wake a task that yields there at once: it would run dozens
+//! of slices before the thread polled its jobs again.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -70,7 +71,8 @@ mod tests {
     use tokio::sync::mpsc;
     use tokio::task::{LocalSet, spawn_local};
 
-    /// Runs a task that gives way all the time, and returns its slices until a job has begun that came during the first one.
+    /// Runs a task that gives way all the time, and returns its slices until a job has begun that came during the first
+    /// one.
     async fn slices_until_a_job_begins() -> u32 {
         let (jobs, mut received) = mpsc::unbounded_channel();
         let slices = Rc::new(Cell::new(0));
@@ -90,7 +92,8 @@ mod tests {
     fn a_job_begins_after_one_slice_of_a_task_that_gives_way_all_the_time() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
         let handle = runtime.handle().clone();
-        let thread = std::thread::spawn(move || handle.block_on(LocalSet::new().run_until(of(slices_until_a_job_begins()))));
+        let thread =
+            std::thread::spawn(move || handle.block_on(LocalSet::new().run_until(of(slices_until_a_job_begins()))));
         assert_eq!(thread.join().unwrap(), 1);
     }
 

@@ -1,11 +1,11 @@
-//! Returns the unused pages of a suspended script's stack to the system: what deeper calls have touched before would stay resident as long as
-//! the script waits, and thousands of daemons wait for days.
+//! Returns the unused pages of a suspended script's stack to the system: what deeper calls have touched before would
+//! stay resident as long as the script waits, and thousands of daemons wait for days.
 //!
-//! Why the `unsafe` here is sound: the pages lie on a stack whose script is suspended, below everything that its functions use. Functions
-//! that are called later find zeros there, and expect uninitialized memory.
+//! Why the `unsafe` here is sound: the pages lie on a stack whose script is suspended, below everything that its
+//! functions use. Functions that are called later find zeros there, and expect uninitialized memory.
 
-/// Distance from the innermost function of the suspended script to the pages that are returned: what suspending it saves on the stack. That is
-/// less than two hundred bytes, and more without optimisation.
+/// Distance from the innermost function of the suspended script to the pages that are returned: what suspending it
+/// saves on the stack. That is less than two hundred bytes, and more without optimisation.
 const MARGIN: usize = if cfg!(debug_assertions) { 4096 } else { 1024 };
 
 /// Returns the pages between the lowest address of a stack and the innermost frame of its script.
@@ -17,7 +17,8 @@ pub(crate) fn release(lowest: usize, innermost: usize) {
     let end = innermost.saturating_sub(MARGIN) / page * page;
     if begin < end {
         // It fails only where the system does not know the advice; then the pages stay.
-        let _ = unsafe { libc::madvise(std::ptr::with_exposed_provenance_mut(begin), end - begin, libc::MADV_DONTNEED) };
+        let _ =
+            unsafe { libc::madvise(std::ptr::with_exposed_provenance_mut(begin), end - begin, libc::MADV_DONTNEED) };
     }
 }
 

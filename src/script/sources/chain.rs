@@ -12,8 +12,8 @@ pub(crate) enum Link<'a> {
 
 /// Returns the root of a chain and its links, each with whether it is optional (`?.`).
 ///
-/// The interpreter nests chains to the right: the left side of the inner node is the next link, unless the node says that
-/// the chain ends there.
+/// The interpreter nests chains to the right: the left side of the inner node is the next link, unless the node says
+/// that the chain ends there.
 pub(crate) fn flatten(expression: &Expr) -> (&Expr, Vec<(Link<'_>, bool)>) {
     let (Expr::Dot(parts, flags, _) | Expr::Index(parts, flags, _)) = expression else {
         return (expression, Vec::new());
@@ -25,7 +25,9 @@ pub(crate) fn flatten(expression: &Expr) -> (&Expr, Vec<(Link<'_>, bool)>) {
         let is_safe = flags.contains(ASTFlags::NEGATED);
         let link = |part| if is_dot { Link::Dot(part) } else { Link::Index(part) };
         match rest {
-            Expr::Dot(inner, inner_flags, _) | Expr::Index(inner, inner_flags, _) if !flags.contains(ASTFlags::BREAK) => {
+            Expr::Dot(inner, inner_flags, _) | Expr::Index(inner, inner_flags, _)
+                if !flags.contains(ASTFlags::BREAK) =>
+            {
                 links.push((link(&inner.lhs), is_safe));
                 is_dot = matches!(rest, Expr::Dot(..));
                 flags = *inner_flags;

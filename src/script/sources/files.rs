@@ -27,22 +27,23 @@ impl Unreadable {
     }
 }
 
-/// Returns the text of a file, by its path below the root. `title` names the kind of file in messages, such as `script`.
+/// Returns the text of a file, by its path below the root. `title` names the kind of file in messages, such as
+/// `script`.
 ///
 /// # Errors
 /// If the file does not exist, is not text, is too large, or is outside of the root, also by a link.
 pub(crate) fn read(root: &Path, title: &str, name: &str) -> Result<String, Unreadable> {
     let failed = |error: &std::io::Error| {
-        Unreadable::new(format!("the {title} {name} cannot be read: {error}")).hint("the process of kopfd must be allowed to read it")
+        Unreadable::new(format!("the {title} {name} cannot be read: {error}"))
+            .hint("the process of kopfd must be allowed to read it")
     };
     let outside = || Unreadable::new(format!("the {title} {name} lies outside of the scripts"));
     if Path::new(name).is_absolute() || name.split('/').any(|part| part == "..") {
         return Err(outside().hint("paths are relative to the folder of scripts, without `..`"));
     }
     let real = root.join(name).canonicalize().map_err(|error| match error.kind() {
-        ErrorKind::NotFound => {
-            Unreadable::new(format!("there is no {title} {name}")).hint(format!("{title}s are looked for in {}", root.display()))
-        }
+        ErrorKind::NotFound => Unreadable::new(format!("there is no {title} {name}"))
+            .hint(format!("{title}s are looked for in {}", root.display())),
         _ => failed(&error),
     })?;
     let real_root = root.canonicalize().map_err(|error| failed(&error))?;
@@ -51,14 +52,17 @@ pub(crate) fn read(root: &Path, title: &str, name: &str) -> Result<String, Unrea
     }
     let about = std::fs::metadata(&real).map_err(|error| failed(&error))?;
     if !about.is_file() {
-        return Err(Unreadable::new(format!("the {title} {name} is no file")).hint("write the path of a file, with its ending"));
+        return Err(
+            Unreadable::new(format!("the {title} {name} is no file")).hint("write the path of a file, with its ending")
+        );
     }
     if about.len() > MAX_BYTES {
         let message = format!("the {title} {name} has {} bytes, at most {MAX_BYTES} are read", about.len());
         return Err(Unreadable::new(message).hint("split it into several smaller ones"));
     }
     let bytes = std::fs::read(&real).map_err(|error| failed(&error))?;
-    String::from_utf8(bytes).map_err(|_| Unreadable::new(format!("the {title} {name} is not UTF-8 text")).hint("save it as UTF-8"))
+    String::from_utf8(bytes)
+        .map_err(|_| Unreadable::new(format!("the {title} {name} is not UTF-8 text")).hint("save it as UTF-8"))
 }
 
 #[cfg(test)]

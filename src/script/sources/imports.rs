@@ -28,7 +28,8 @@ impl Imports {
             return None;
         }
         let mut found = BTreeSet::new();
-        let mut pending: Vec<String> = file.into_iter().chain(inline.iter().flat_map(|targets| targets.files.iter().cloned())).collect();
+        let mut pending: Vec<String> =
+            file.into_iter().chain(inline.iter().flat_map(|targets| targets.files.iter().cloned())).collect();
         while let Some(name) = pending.pop() {
             if let Some(targets) = self.of_files.get(&name)
                 && !found.contains(&name)
@@ -54,13 +55,19 @@ mod tests {
 
     #[test]
     fn code_depends_on_all_files_that_it_imports_directly_or_not() {
-        let of_files =
-            [("a", targets(&["b"], false)), ("b", targets(&["c", "a"], false)), ("c", targets(&[], false)), ("d", targets(&[], true))];
+        let of_files = [
+            ("a", targets(&["b"], false)),
+            ("b", targets(&["c", "a"], false)),
+            ("c", targets(&[], false)),
+            ("d", targets(&[], true)),
+        ];
         let of_files = of_files.map(|(name, targets)| (name.to_owned(), targets)).into_iter().collect();
         let of_bindings = [(1, targets(&["c"], false)), (2, targets(&[], true))].into_iter().collect();
         let imports = Imports { of_files, of_bindings };
         let closure = |binding, file: Option<&str>| {
-            imports.closure(binding, file.map(str::to_owned)).map(|names| names.into_iter().collect::<Vec<_>>().join(" "))
+            imports
+                .closure(binding, file.map(str::to_owned))
+                .map(|names| names.into_iter().collect::<Vec<_>>().join(" "))
         };
         assert_eq!(closure(None, Some("a")).as_deref(), Some("a b c"));
         assert_eq!(closure(Some(1), None).as_deref(), Some("c"));

@@ -40,7 +40,8 @@ pub(crate) fn target(importer: &str, path: &str) -> Result<String, String> {
     }
     let folder = importer.rsplit_once('/').map_or("", |(folder, _)| folder);
     let is_relative = path.starts_with("./") || path.starts_with("../");
-    let mut parts: Vec<&str> = if is_relative { folder.split('/').filter(|part| !part.is_empty()).collect() } else { Vec::new() };
+    let mut parts: Vec<&str> =
+        if is_relative { folder.split('/').filter(|part| !part.is_empty()).collect() } else { Vec::new() };
     for part in path.split('/') {
         match part {
             "" | "." => {}

@@ -38,16 +38,18 @@ pub struct Program {
 }
 
 impl Program {
-    /// Returns a short digest of a manifest, its definitions of kinds, the scripts and the templates, the same on all machines.
+    /// Returns a short digest of a manifest, its definitions of kinds, the scripts and the templates, the same on all
+    /// machines.
     pub fn revision<'a>(&'a self, manifest: &'a str, definitions: impl IntoIterator<Item = &'a str>) -> String {
         // Separators that are in no text keep the parts apart.
-        let files = self.sources.iter().chain(&*self.templates).flat_map(|(name, text)| ["\0", name.as_str(), "\0", text]);
+        let files =
+            self.sources.iter().chain(&*self.templates).flat_map(|(name, text)| ["\0", name.as_str(), "\0", text]);
         let definitions = definitions.into_iter().flat_map(|text| ["\0\0", text]);
         sha256(std::iter::once(manifest).chain(files).chain(definitions)).chars().take(REVISION).collect()
     }
 
-    /// Returns the program with the recent calls of the API by the functions of the program before it: a function is known by its id, and
-    /// several functions with one id by their order.
+    /// Returns the program with the recent calls of the API by the functions of the program before it: a function is
+    /// known by its id, and several functions with one id by their order.
     #[must_use]
     pub fn after(mut self, before: &Self) -> Self {
         let mut rates: BTreeMap<&str, VecDeque<&Arc<CallRate>>> = BTreeMap::new();
@@ -81,7 +83,11 @@ impl Program {
         let own = file.clone().unwrap_or_default();
         let names = self.imports.closure(binding, file);
         let is_needed = |name: &str| names.as_ref().is_none_or(|names| names.contains(name));
-        let files = self.sources.iter().filter(|(name, _)| is_needed(name)).flat_map(|(name, text)| ["\0", name.as_str(), "\0", text]);
+        let files = self
+            .sources
+            .iter()
+            .filter(|(name, _)| is_needed(name))
+            .flat_map(|(name, text)| ["\0", name.as_str(), "\0", text]);
         sha256([text, "\0", &own].into_iter().chain(files))
     }
 }
@@ -115,7 +121,8 @@ mod tests {
         };
         let before = program(&["a", "b", "b"]);
         let after = program(&["b", "new", "b", "a", "b"]).after(&before);
-        let earlier = after.call_rates.iter().map(|rate| before.call_rates.iter().position(|one| Arc::ptr_eq(one, rate)));
+        let earlier =
+            after.call_rates.iter().map(|rate| before.call_rates.iter().position(|one| Arc::ptr_eq(one, rate)));
         assert_eq!(earlier.collect::<Vec<_>>(), [Some(1), None, Some(2), Some(0), None]);
     }
 
@@ -138,7 +145,11 @@ mod tests {
         };
         let one = revision("a", &[("b", "c"), ("d", "e")]);
         assert_eq!((one.len(), &one), (REVISION, &revision("a", &[("b", "c"), ("d", "e")])));
-        for other in [revision("x", &[("b", "c"), ("d", "e")]), revision("a", &[("b", "c")]), revision("a", &[("b", "cd"), ("", "e")])] {
+        for other in [
+            revision("x", &[("b", "c"), ("d", "e")]),
+            revision("a", &[("b", "c")]),
+            revision("a", &[("b", "cd"), ("", "e")]),
+        ] {
             assert_ne!(one, other);
         }
     }

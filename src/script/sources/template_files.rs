@@ -1,6 +1,7 @@
 //! The templates of an operator, read once, so that a revision always renders the same texts.
 //!
-//! Literal names in scripts and in templates name single files. If a name is computed, all files below the root with usual endings are read.
+//! Literal names in scripts and in templates name single files. If a name is computed, all files below the root with
+//! usual endings are read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -60,12 +61,15 @@ pub(crate) fn read(root: &Path, rendered: &Rendered) -> Templates {
 
 /// Returns the templates that a template includes, extends or imports.
 pub(crate) fn used_by(text: &str) -> Rendered {
-    static TAG: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(r"(?s)\{%[-+]?\s*(?:include|extends|import|from)\b(.*?)%\}").expect("the pattern is valid"));
-    static NAME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#""([^"]*)"|'([^']*)'"#).expect("the pattern is valid"));
+    static TAG: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"(?s)\{%[-+]?\s*(?:include|extends|import|from)\b(.*?)%\}").expect("the pattern is valid")
+    });
+    static NAME: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r#""([^"]*)"|'([^']*)'"#).expect("the pattern is valid"));
     let mut used = Rendered::default();
     for tag in TAG.captures_iter(text) {
-        let names = NAME.captures_iter(&tag[1]).filter_map(|name| Some(name.get(1).or(name.get(2))?.as_str().to_owned()));
+        let names =
+            NAME.captures_iter(&tag[1]).filter_map(|name| Some(name.get(1).or(name.get(2))?.as_str().to_owned()));
         let before = used.names.len();
         used.names.extend(names);
         used.is_open |= used.names.len() == before && !NAME.is_match(&tag[1]);
@@ -83,7 +87,8 @@ fn add_all(root: &Path, folder: &str, templates: &mut BTreeSet<String>) {
             return;
         }
         let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
-        let is_template = Path::new(&path).extension().is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known));
+        let is_template =
+            Path::new(&path).extension().is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known));
         if root.join(&path).is_dir() {
             add_all(root, &path, templates);
         } else if is_template {

@@ -1,5 +1,5 @@
-//! Converts JSON to the interpreter's values and back, strictly: values without a JSON form are errors. Values of the host's own types are
-//! converted by a function of the caller.
+//! Converts JSON to the interpreter's values and back, strictly: values without a JSON form are errors. Values of the
+//! host's own types are converted by a function of the caller.
 
 use rhai::{Array, Dynamic, Map};
 use serde_json::{Number, Value};
@@ -21,7 +21,9 @@ pub(crate) fn to_dynamic(value: &Value) -> Dynamic {
         Value::Number(number) => number.as_i64().map_or_else(|| number.as_f64().unwrap_or(f64::NAN).into(), Into::into),
         Value::String(text) => text.as_str().into(),
         Value::Array(items) => items.iter().map(to_dynamic).collect::<Array>().into(),
-        Value::Object(entries) => entries.iter().map(|(key, value)| (key.as_str().into(), to_dynamic(value))).collect::<Map>().into(),
+        Value::Object(entries) => {
+            entries.iter().map(|(key, value)| (key.as_str().into(), to_dynamic(value))).collect::<Map>().into()
+        }
     }
 }
 
@@ -83,8 +85,10 @@ fn nested(value: &Dynamic, level: usize, host: Host) -> Result<Value, NotJson> {
         return Ok(Value::String(c.to_string()));
     }
     if let Ok(items) = value.as_array_ref() {
-        let items =
-            items.iter().enumerate().map(|(index, item)| nested(item, level + 1, host).map_err(|error| error.below(index.to_string())));
+        let items = items
+            .iter()
+            .enumerate()
+            .map(|(index, item)| nested(item, level + 1, host).map_err(|error| error.below(index.to_string())));
         return items.collect::<Result<_, _>>().map(Value::Array);
     }
     if let Ok(entries) = value.as_map_ref() {
@@ -101,7 +105,11 @@ fn nested(value: &Dynamic, level: usize, host: Host) -> Result<Value, NotJson> {
 }
 
 fn fits(bytes: usize) -> Result<(), NotJson> {
-    if allocator::reserve(bytes) { Ok(()) } else { Err(NotJson::new("a value that is larger than the call's limit of memory")) }
+    if allocator::reserve(bytes) {
+        Ok(())
+    } else {
+        Err(NotJson::new("a value that is larger than the call's limit of memory"))
+    }
 }
 
 fn too_deep() -> NotJson {
@@ -118,7 +126,9 @@ pub(crate) fn size(value: &Value) -> usize {
     let inner = match value {
         Value::String(text) => text.len(),
         Value::Array(items) => items.iter().map(size).sum(),
-        Value::Object(entries) => entries.iter().map(|(key, value)| key.len() + size_of::<String>() + size(value)).sum(),
+        Value::Object(entries) => {
+            entries.iter().map(|(key, value)| key.len() + size_of::<String>() + size(value)).sum()
+        }
         _ => 0,
     };
     size_of::<Value>() + inner

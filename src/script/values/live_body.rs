@@ -7,7 +7,8 @@ use parking_lot::Mutex;
 
 use crate::object::Body;
 
-/// How long a call or a task must rest for its object to be packed. Packing and unpacking take some ten microseconds for each KiB.
+/// How long a call or a task must rest for its object to be packed. Packing and unpacking take some ten microseconds
+/// for each KiB.
 const LONG_REST: Duration = Duration::from_secs(10);
 
 /// The newest received state of an object. While its call or task rests, it takes a quarter of the memory.
@@ -45,7 +46,9 @@ impl LiveBody {
         let mut state = self.0.lock();
         let body = match &*state {
             State::Unpacked(body) => return body.clone(),
-            State::Packed(text) => Body::from(serde_json::from_slice::<serde_json::Value>(text).expect("a packed object is JSON")),
+            State::Packed(text) => {
+                Body::from(serde_json::from_slice::<serde_json::Value>(text).expect("a packed object is JSON"))
+            }
         };
         *state = State::Unpacked(body.clone());
         body

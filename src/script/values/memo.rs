@@ -28,7 +28,8 @@ pub(crate) type Current = Arc<RwLock<Arc<OperatorMemo>>>;
 pub struct ObjectMemo {
     /// Its key, which all calls of the object share.
     pub key: Arc<str>,
-    /// The operator's memo at the first event of the object, of which the object's memo is a copy. It is copied by the first write.
+    /// The operator's memo at the first event of the object, of which the object's memo is a copy. It is copied by the
+    /// first write.
     pub origin: Arc<OperatorMemo>,
 }
 
@@ -48,7 +49,8 @@ pub(crate) enum MemoOwner {
     Object(ObjectMemo),
 }
 
-/// The memos of one script thread: those of its objects, and the operator's. An object that never writes to its memo has none here.
+/// The memos of one script thread: those of its objects, and the operator's. An object that never writes to its memo
+/// has none here.
 pub struct Memos {
     written: RefCell<HashMap<Arc<str>, Written>>,
     /// The bytes of all of them.
@@ -126,9 +128,15 @@ impl Memos {
         Ok(())
     }
 
-    /// Sets a value of an object's memo, which is plain data, unless the memo would be larger than `limit` bytes, or all memos larger than
-    /// allowed.
-    pub(crate) fn insert_for_object(&self, memo: &ObjectMemo, key: &str, value: Dynamic, limit: usize) -> Result<(), TooLarge> {
+    /// Sets a value of an object's memo, which is plain data, unless the memo would be larger than `limit` bytes, or
+    /// all memos larger than allowed.
+    pub(crate) fn insert_for_object(
+        &self,
+        memo: &ObjectMemo,
+        key: &str,
+        value: Dynamic,
+        limit: usize,
+    ) -> Result<(), TooLarge> {
         self.change_object(memo, key, Some(value), limit)
     }
 
@@ -145,7 +153,13 @@ impl Memos {
         change(&mut Arc::make_mut(&mut self.operator.write()).0);
     }
 
-    fn change_object(&self, memo: &ObjectMemo, key: &str, value: Option<Dynamic>, limit: usize) -> Result<(), TooLarge> {
+    fn change_object(
+        &self,
+        memo: &ObjectMemo,
+        key: &str,
+        value: Option<Dynamic>,
+        limit: usize,
+    ) -> Result<(), TooLarge> {
         let mut written = self.written.borrow_mut();
         let memo = written.entry(Arc::clone(&memo.key)).or_insert_with(|| {
             let map = Content::Operator(&memo.origin).to_map();

@@ -48,7 +48,10 @@ impl Plain {
             return Ok(Self::Time(Arc::new(time.0)));
         }
         if let Ok(items) = value.as_array_ref() {
-            let items = items.iter().enumerate().map(|(index, item)| Self::of(item, host).map_err(|error| error.below(index.to_string())));
+            let items = items
+                .iter()
+                .enumerate()
+                .map(|(index, item)| Self::of(item, host).map_err(|error| error.below(index.to_string())));
             return Ok(Self::List(Arc::new(items.collect::<Result<_, _>>()?)));
         }
         let entries = value.as_map_ref().map(|entries| entries.clone()).unwrap_or_default();
@@ -81,7 +84,9 @@ impl Plain {
             Self::Json(value) => json::to_dynamic(value),
             Self::Time(time) => Dynamic::from(Time(**time)),
             Self::List(items) => items.iter().map(Self::to_dynamic).collect::<Array>().into(),
-            Self::Map(entries) => entries.iter().map(|(key, item)| (key.as_str().into(), item.to_dynamic())).collect::<Map>().into(),
+            Self::Map(entries) => {
+                entries.iter().map(|(key, item)| (key.as_str().into(), item.to_dynamic())).collect::<Map>().into()
+            }
         }
     }
 
@@ -91,7 +96,9 @@ impl Plain {
             Self::Json(value) => (**value).clone(),
             Self::Time(time) => Value::String(time.to_string()),
             Self::List(items) => items.iter().map(Self::to_value).collect(),
-            Self::Map(entries) => Value::Object(entries.iter().map(|(key, item)| (key.clone(), item.to_value())).collect()),
+            Self::Map(entries) => {
+                Value::Object(entries.iter().map(|(key, item)| (key.clone(), item.to_value())).collect())
+            }
         }
     }
 }

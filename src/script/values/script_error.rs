@@ -11,7 +11,8 @@ use crate::script::outside::api::ApiError;
 /// The status code of a rejection without a code, or with zero, as in kopf.
 pub(crate) const REJECTED: u16 = 500;
 
-/// An error with the properties that scripts see: `kind`, `message`, `status`, `reason`, `details`, and further ones; any other property is `()`.
+/// An error with the properties that scripts see: `kind`, `message`, `status`, `reason`, `details`, and further ones;
+/// any other property is `()`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
     /// Its meaning for the handler.
@@ -54,7 +55,14 @@ impl Failure {
 
     /// Returns a failure with any meaning.
     pub fn new(meaning: Meaning, message: impl Into<String>) -> Self {
-        Self { meaning, message: message.into(), status: None, reason: None, details: None, properties: BTreeMap::new() }
+        Self {
+            meaning,
+            message: message.into(),
+            status: None,
+            reason: None,
+            details: None,
+            properties: BTreeMap::new(),
+        }
     }
 
     /// Returns the name of its meaning.

@@ -1,6 +1,7 @@
 //! `shared`: data and locks of the whole operator, in memory, for all calls on all script threads.
 //!
-//! From its first access to the data until its next wait, a call has the data for itself: other calls wait for their turn.
+//! From its first access to the data until its next wait, a call has the data for itself: other calls wait for their
+//! turn.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -231,7 +232,8 @@ mod tests {
     #[test]
     fn many_keys_count_although_their_values_are_small() {
         let mut values = Values::default();
-        let fitting = (0..10_000).take_while(|key| values.set(&key.to_string(), Some(json!(1).into()), 10_000).is_ok()).count();
+        let fitting =
+            (0..10_000).take_while(|key| values.set(&key.to_string(), Some(json!(1).into()), 10_000).is_ok()).count();
         assert!((50..150).contains(&fitting), "{fitting}");
     }
 }

@@ -31,17 +31,22 @@ impl std::fmt::Display for Time {
     }
 }
 
-/// Returns the duration of a value: seconds as an integer or a float, or a text with units. Longer durations than the maximum are cut to
-/// it.
+/// Returns the duration of a value: seconds as an integer or a float, or a text with units. Longer durations than the
+/// maximum are cut to it.
 ///
 /// # Errors
 /// If it has another type, or is negative.
 pub(crate) fn duration(value: &Dynamic) -> Result<Duration, Failure> {
-    let wrong = || Failure::argument(format!("{} is no duration: write seconds, or a text such as \"1h30m\"", shown(value)));
+    let wrong =
+        || Failure::argument(format!("{} is no duration: write seconds, or a text such as \"1h30m\"", shown(value)));
     let seconds = value.as_float().or_else(|_| value.as_int().map(|integer| integer as f64));
     if let Ok(seconds) = seconds {
         let is_duration = seconds.is_finite() && seconds >= 0.0;
-        return if is_duration { Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)) } else { Err(wrong()) };
+        return if is_duration {
+            Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+        } else {
+            Err(wrong())
+        };
     }
     let text = value.as_immutable_string_ref().map_err(|_| wrong())?;
     match duration::parse(&text) {
@@ -61,10 +66,16 @@ pub(crate) fn register(engine: &mut Engine) {
     engine.register_fn("to_debug", |time: &mut Time| time.to_string());
     engine.register_fn("to_json", |time: &mut Time| format!("\"{time}\""));
     engine.register_fn("-", |a: Time, b: Time| a.0.duration_since(b.0).as_secs_f64());
-    engine.register_fn("+", |time: Time, seconds: f64| -> Result<Time, Box<EvalAltResult>> { Ok(time.after(seconds)?) });
-    engine.register_fn("+", |time: Time, seconds: i64| -> Result<Time, Box<EvalAltResult>> { Ok(time.after(seconds as f64)?) });
-    engine.register_fn("-", |time: Time, seconds: f64| -> Result<Time, Box<EvalAltResult>> { Ok(time.after(-seconds)?) });
-    engine.register_fn("-", |time: Time, seconds: i64| -> Result<Time, Box<EvalAltResult>> { Ok(time.after(-(seconds as f64))?) });
+    engine
+        .register_fn("+", |time: Time, seconds: f64| -> Result<Time, Box<EvalAltResult>> { Ok(time.after(seconds)?) });
+    engine.register_fn("+", |time: Time, seconds: i64| -> Result<Time, Box<EvalAltResult>> {
+        Ok(time.after(seconds as f64)?)
+    });
+    engine
+        .register_fn("-", |time: Time, seconds: f64| -> Result<Time, Box<EvalAltResult>> { Ok(time.after(-seconds)?) });
+    engine.register_fn("-", |time: Time, seconds: i64| -> Result<Time, Box<EvalAltResult>> {
+        Ok(time.after(-(seconds as f64))?)
+    });
     engine.register_fn("==", |a: Time, b: Time| a == b);
     engine.register_fn("!=", |a: Time, b: Time| a != b);
     engine.register_fn("<", |a: Time, b: Time| a < b);

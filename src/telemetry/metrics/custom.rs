@@ -78,7 +78,13 @@ impl CustomMetrics {
     ///
     /// # Errors
     /// If the name, a label or the value is not allowed, or the metric has another type.
-    pub(super) fn record(&self, operator: &Arc<str>, name: &str, labels: SeriesLabels, change: Change) -> Result<(), String> {
+    pub(super) fn record(
+        &self,
+        operator: &Arc<str>,
+        name: &str,
+        labels: SeriesLabels,
+        change: Change,
+    ) -> Result<(), String> {
         check_name(name)?;
         labels.keys().try_for_each(|label| check_label(label))?;
         let kind = match &change {
@@ -87,7 +93,9 @@ impl CustomMetrics {
                 return Ok(());
             }
             Change::Add(more) if !more.is_finite() || *more < 0.0 => {
-                return Err(format!("the counter {name} cannot grow by {more}: it takes numbers that are not negative"));
+                return Err(format!(
+                    "the counter {name} cannot grow by {more}: it takes numbers that are not negative"
+                ));
             }
             Change::Set(value) | Change::Observe(value, _) if value.is_nan() => {
                 return Err(format!("the metric {name} has no value that is not a number"));
@@ -162,10 +170,14 @@ impl State {
         });
         if family.kind != kind {
             let (found, wanted) = (family.kind.as_str(), kind.as_str());
-            return Err(format!("the metric {name} is a {found}, and no {wanted}: a name keeps its type as long as the process runs"));
+            return Err(format!(
+                "the metric {name} is a {found}, and no {wanted}: a name keeps its type as long as the process runs"
+            ));
         }
         if family.bounds != bounds {
-            return Err(format!("the histogram {name} has other buckets: a name keeps them as long as the process runs"));
+            return Err(format!(
+                "the histogram {name} has other buckets: a name keeps them as long as the process runs"
+            ));
         }
         let series = family.operators.entry(Arc::clone(operator)).or_default();
         let is_beyond = series.values.len() >= MAX_SERIES && !series.values.contains_key(&labels);
@@ -177,7 +189,11 @@ impl State {
             true if kind == MetricKind::Gauge => return Ok(is_first),
             true => labels.into_keys().map(|label| (label, OTHER.to_owned())).collect(),
         };
-        series.values.entry(labels).or_insert_with(|| Value::empty(kind, &family.bounds)).change(change, &family.bounds);
+        series
+            .values
+            .entry(labels)
+            .or_insert_with(|| Value::empty(kind, &family.bounds))
+            .change(change, &family.bounds);
         Ok(is_first)
     }
 
@@ -189,9 +205,11 @@ impl State {
         let wanted = sample_names(base, kind);
         let taken = self.families.iter().find(|(name, family)| !sample_names(name, family.kind).is_disjoint(&wanted));
         match taken {
-            Some((name, family)) => {
-                Err(format!("the {} {base} would have the same samples as the {} {name}", kind.as_str(), family.kind.as_str()))
-            }
+            Some((name, family)) => Err(format!(
+                "the {} {base} would have the same samples as the {} {name}",
+                kind.as_str(),
+                family.kind.as_str()
+            )),
             None => Ok(()),
         }
     }
@@ -237,10 +255,13 @@ impl Collector for CustomMetrics {
             for (operator, series) in &family.operators {
                 for (labels, value) in &series.values {
                     let own = std::iter::once((OPERATOR, &**operator));
-                    let labels: Vec<(&str, &str)> = own.chain(labels.iter().map(|(name, value)| (name.as_str(), value.as_str()))).collect();
+                    let labels: Vec<(&str, &str)> =
+                        own.chain(labels.iter().map(|(name, value)| (name.as_str(), value.as_str()))).collect();
                     let mut sample = encoder.encode_family(&labels)?;
                     match (value, family.kind) {
-                        (Value::Number(number), MetricKind::Counter) => sample.encode_counter::<NoLabelSet, f64, f64>(number, None)?,
+                        (Value::Number(number), MetricKind::Counter) => {
+                            sample.encode_counter::<NoLabelSet, f64, f64>(number, None)?;
+                        }
                         (Value::Number(number), _) => sample.encode_gauge(number)?,
                         (Value::Histogram { sum, counts }, _) => {
                             let bounds = family.bounds.iter().copied().chain([f64::INFINITY]);
@@ -276,7 +297,9 @@ fn sample_names(base: &str, kind: MetricKind) -> BTreeSet<String> {
 /// The reason why they may not.
 pub fn check_name(name: &str) -> Result<(), String> {
     if !is_word(name) || family_name(name).is_empty() {
-        return Err(format!("{name:?} cannot be the name of a metric: it has letters, digits and underscores, and begins with a letter"));
+        return Err(format!(
+            "{name:?} cannot be the name of a metric: it has letters, digits and underscores, and begins with a letter"
+        ));
     }
     if name.starts_with(RESERVED) {
         return Err(format!("the metric {name} cannot be one of a script: `{RESERVED}` is for those of the engine"));
@@ -287,16 +310,19 @@ pub fn check_name(name: &str) -> Result<(), String> {
 fn check_label(label: &str) -> Result<(), String> {
     match label {
         OPERATOR | "le" | "quantile" => Err(format!("the label `{label}` is set by the engine")),
-        label if !is_word(label) => {
-            Err(format!("{label:?} cannot be the name of a label: it has letters, digits and underscores, and begins with a letter"))
-        }
+        label if !is_word(label) => Err(format!(
+            "{label:?} cannot be the name of a label: it has letters, digits and underscores, and begins with a letter"
+        )),
         _ => Ok(()),
     }
 }
 
-/// Tells whether a name is one for Prometheus. Colons are for recording rules, and a leading underscore is for internal names.
+/// Tells whether a name is one for Prometheus. Colons are for recording rules, and a leading underscore is for internal
+/// names.
 fn is_word(name: &str) -> bool {
-    name.len() <= 128 && name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    name.len() <= 128
+        && name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 fn checked_bounds(name: &str, bounds: &[f64]) -> Result<Vec<f64>, String> {
@@ -345,8 +371,9 @@ mod tests {
     #[test]
     fn a_name_has_one_type_and_no_other_sample_of_its_name() {
         let demo = Metrics::default().operator("demo");
-        let record =
-            |name: &str, change| demo.record(name, labels(&[]), change).map_err(|error| error.split(':').next().unwrap().to_owned());
+        let record = |name: &str, change| {
+            demo.record(name, labels(&[]), change).map_err(|error| error.split(':').next().unwrap().to_owned())
+        };
         record("a", Change::Add(1.0)).unwrap();
         record("h", Change::Observe(1.0, None)).unwrap();
         record("h", Change::Observe(f64::INFINITY, None)).unwrap();
@@ -355,7 +382,11 @@ mod tests {
             ("a_total", Change::Set(1.0), "the name a_total is one of a counter, and a gauge cannot have it"),
             ("h_count", Change::Set(1.0), "the gauge h_count would have the same samples as the histogram h"),
             ("h", Change::Observe(1.0, Some(vec![1.0])), "the histogram h has other buckets"),
-            ("g", Change::Observe(1.0, Some(vec![2.0, 1.0])), "the buckets of g must be 1 to 50 numbers, each greater than the one before"),
+            (
+                "g",
+                Change::Observe(1.0, Some(vec![2.0, 1.0])),
+                "the buckets of g must be 1 to 50 numbers, each greater than the one before",
+            ),
             ("a", Change::Add(-1.0), "the counter a cannot grow by -1"),
             ("a", Change::Add(f64::NAN), "the counter a cannot grow by NaN"),
             ("g", Change::Set(f64::NAN), "the metric g has no value that is not a number"),

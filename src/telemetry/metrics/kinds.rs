@@ -16,14 +16,17 @@ impl OperatorMetrics {
     pub fn kind(&self, resource: &str) -> KindMetrics {
         let families = &self.metrics.0;
         let events = |event_type: &str| {
-            families.watch_events.get_or_create_owned(&labels(table::WATCH_EVENTS, [&self.operator, resource, event_type]))
+            families
+                .watch_events
+                .get_or_create_owned(&labels(table::WATCH_EVENTS, [&self.operator, resource, event_type]))
         };
         let both = |description| labels(description, [&*self.operator, resource]);
         KindMetrics {
             events: ["listed", "added", "modified", "deleted"].map(events),
             last_event: families.last_event.get_or_create_owned(&both(table::LAST_EVENT)),
-            states: ["listing", "watching", "failing", "paused"]
-                .map(|state| families.watches.get_or_create_owned(&labels(table::WATCHES, [&self.operator, resource, state]))),
+            states: ["listing", "watching", "failing", "paused"].map(|state| {
+                families.watches.get_or_create_owned(&labels(table::WATCHES, [&self.operator, resource, state]))
+            }),
             failures: families.watch_failures.get_or_create_owned(&both(table::WATCH_FAILURES)),
             queued: families.queued.get_or_create_owned(&both(table::QUEUED)),
             queue_wait: families.queue_wait.get_or_create_owned(&both(table::QUEUE_WAIT)),

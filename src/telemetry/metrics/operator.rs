@@ -75,7 +75,9 @@ impl OperatorMetrics {
         let (index, outcome) = (outcome as usize, ATTEMPT_OUTCOMES[outcome as usize]);
         self.kept.handlers.count(handler, |series| {
             let labels_of_calls = || labels(table::HANDLER_CALLS, [&self.operator, handler, outcome]);
-            series.attempts[index].get_or_insert_with(|| families.handler_calls.get_or_create_owned(&labels_of_calls())).inc();
+            series.attempts[index]
+                .get_or_insert_with(|| families.handler_calls.get_or_create_owned(&labels_of_calls()))
+                .inc();
             if retry > 0 {
                 let labels = || labels(table::HANDLER_RETRIES, [&*self.operator, handler]);
                 series.retries.get_or_insert_with(|| families.handler_retries.get_or_create_owned(&labels())).inc();
@@ -86,7 +88,8 @@ impl OperatorMetrics {
     /// Returns the counted attempts of a handler: succeeded, retried, and failed ones.
     pub fn attempts(&self, handler: &str) -> [u64; 3] {
         ATTEMPT_OUTCOMES.map(|outcome| {
-            let counter = self.metrics.0.handler_calls.get(&labels(table::HANDLER_CALLS, [&self.operator, handler, outcome]));
+            let counter =
+                self.metrics.0.handler_calls.get(&labels(table::HANDLER_CALLS, [&self.operator, handler, outcome]));
             counter.map(|counter| counter.get()).unwrap_or_default()
         })
     }

@@ -32,7 +32,11 @@ impl OperatorMetrics {
 
     /// Counts the repetition of a request.
     pub fn repetition(&self, verb: &str, resource: &str) {
-        self.metrics.0.request_retries.get_or_create(&labels(table::REQUEST_RETRIES, [&self.operator, verb, resource])).inc();
+        self.metrics
+            .0
+            .request_retries
+            .get_or_create(&labels(table::REQUEST_RETRIES, [&self.operator, verb, resource]))
+            .inc();
     }
 
     /// Counts time waited because the server asked for it.
@@ -42,6 +46,10 @@ impl OperatorMetrics {
 
     /// Counts time that a request waited for the budget of requests.
     pub fn waited_for_budget(&self, wait: Duration) {
-        self.metrics.0.budget_wait.get_or_create(&labels(table::BUDGET_WAIT, [&*self.operator])).inc_by(wait.as_secs_f64());
+        self.metrics
+            .0
+            .budget_wait
+            .get_or_create(&labels(table::BUDGET_WAIT, [&*self.operator]))
+            .inc_by(wait.as_secs_f64());
     }
 }

@@ -36,7 +36,9 @@ impl OperatorMetrics {
         let of_reviews = || labels(table::REVIEWS, [&self.operator, webhook, outcome.as_str()]);
         let of_seconds = || labels(table::REVIEW_SECONDS, [&*self.operator, webhook]);
         self.kept.reviews.count(webhook, |series| {
-            series.reviews[outcome as usize].get_or_insert_with(|| families.reviews.get_or_create_owned(&of_reviews())).inc();
+            series.reviews[outcome as usize]
+                .get_or_insert_with(|| families.reviews.get_or_create_owned(&of_reviews()))
+                .inc();
             series
                 .seconds
                 .get_or_insert_with(|| families.review_seconds.get_or_create_owned(&of_seconds()))

@@ -28,7 +28,8 @@ pub struct IndexMetrics {
 }
 
 impl Metrics {
-    /// Adds a function that updates gauges before they are read, until it returns false: for what would cost more to count at each change.
+    /// Adds a function that updates gauges before they are read, until it returns false: for what would cost more to
+    /// count at each change.
     pub fn refreshed_by(&self, refresh: impl Fn() -> bool + Send + Sync + 'static) {
         let mut refreshes = self.0.refreshes.lock();
         // If the metrics are not read, nothing else drops unused entries.
@@ -36,8 +37,8 @@ impl Metrics {
         refreshes.push(Box::new(refresh));
     }
 
-    /// Registers the memory of all scripts of the process with the metrics, which read it when they are collected: the bytes that they
-    /// hold, and the calls that wait for memory.
+    /// Registers the memory of all scripts of the process with the metrics, which read it when they are collected: the
+    /// bytes that they hold, and the calls that wait for memory.
     pub fn measure_scripts(&self, memory: impl Fn() -> (usize, usize) + Send + Sync + 'static) {
         let families = &self.0;
         let held = families.script_memory.get_or_create_owned(&labels(table::SCRIPT_MEMORY, []));
@@ -58,7 +59,8 @@ impl Metrics {
 impl OperatorMetrics {
     /// Returns the metrics of the calls of a handler.
     pub fn script(&self, handler: &str) -> ScriptMetrics {
-        let operations = self.metrics.0.operations.get_or_create_owned(&labels(table::OPERATIONS, [&self.operator, handler]));
+        let operations =
+            self.metrics.0.operations.get_or_create_owned(&labels(table::OPERATIONS, [&self.operator, handler]));
         ScriptMetrics { operator: self.clone(), handler: Arc::from(handler), operations }
     }
 

@@ -1,7 +1,8 @@
 //! All metrics: their names, types, labels and meanings. The documentation is checked against this table.
 
 /// The upper bounds of durations in seconds: from a request in memory to a slow handler.
-pub(super) const BUCKETS: [f64; 15] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+pub(super) const BUCKETS: [f64; 15] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
 /// A metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,12 +51,19 @@ const fn histogram(name: &'static str, labels: &'static [&'static str], help: &'
     Description { name, kind: MetricKind::Histogram, labels, help }
 }
 
-pub(super) const BUILD: Description = gauge("kopfd_build_info", &["version"], "Always 1; the version of kopfd is its label");
+pub(super) const BUILD: Description =
+    gauge("kopfd_build_info", &["version"], "Always 1; the version of kopfd is its label");
 
-pub(super) const WATCH_EVENTS: Description =
-    counter("kopfd_watch_events_total", &["operator", "resource", "type"], "Objects received by watches: listed, added, modified, deleted");
-pub(super) const LAST_EVENT: Description =
-    gauge("kopfd_watch_last_event_timestamp_seconds", &["operator", "resource"], "Time of the last received object, in seconds since 1970");
+pub(super) const WATCH_EVENTS: Description = counter(
+    "kopfd_watch_events_total",
+    &["operator", "resource", "type"],
+    "Objects received by watches: listed, added, modified, deleted",
+);
+pub(super) const LAST_EVENT: Description = gauge(
+    "kopfd_watch_last_event_timestamp_seconds",
+    &["operator", "resource"],
+    "Time of the last received object, in seconds since 1970",
+);
 pub(super) const WATCHES: Description =
     gauge("kopfd_watches", &["operator", "resource", "state"], "Watches by state: listing, watching, failing, paused");
 pub(super) const WATCH_FAILURES: Description =
@@ -63,8 +71,11 @@ pub(super) const WATCH_FAILURES: Description =
 
 pub(super) const QUEUED: Description =
     gauge("kopfd_queue_events", &["operator", "resource"], "Events that wait for the worker of their object");
-pub(super) const QUEUE_WAIT: Description =
-    histogram("kopfd_queue_wait_seconds", &["operator", "resource"], "Time that events wait for the worker of their object");
+pub(super) const QUEUE_WAIT: Description = histogram(
+    "kopfd_queue_wait_seconds",
+    &["operator", "resource"],
+    "Time that events wait for the worker of their object",
+);
 pub(super) const WORKERS: Description = gauge("kopfd_workers", &["operator", "resource"], "Objects that have a worker");
 
 pub(super) const HANDLER_CALLS: Description = counter(
@@ -72,12 +83,21 @@ pub(super) const HANDLER_CALLS: Description = counter(
     &["operator", "handler", "outcome"],
     "Attempts of handlers, activities and schedules by outcome: succeeded, retried, failed",
 );
-pub(super) const HANDLER_SECONDS: Description =
-    histogram("kopfd_handler_duration_seconds", &["operator", "handler"], "Duration of the calls of handlers, activities and schedules");
-pub(super) const HANDLER_RETRIES: Description =
-    counter("kopfd_handler_retries_total", &["operator", "handler"], "Calls of handlers, activities and schedules after the first attempt");
-pub(super) const WAITING: Description =
-    gauge("kopfd_objects_waiting_for_retry", &["operator", "handler"], "Objects that wait for the next attempt of the handler");
+pub(super) const HANDLER_SECONDS: Description = histogram(
+    "kopfd_handler_duration_seconds",
+    &["operator", "handler"],
+    "Duration of the calls of handlers, activities and schedules",
+);
+pub(super) const HANDLER_RETRIES: Description = counter(
+    "kopfd_handler_retries_total",
+    &["operator", "handler"],
+    "Calls of handlers, activities and schedules after the first attempt",
+);
+pub(super) const WAITING: Description = gauge(
+    "kopfd_objects_waiting_for_retry",
+    &["operator", "handler"],
+    "Objects that wait for the next attempt of the handler",
+);
 pub(super) const LATENESS: Description = histogram(
     "kopfd_timer_lateness_seconds",
     &["operator", "handler"],
@@ -93,11 +113,17 @@ pub(super) const TASKS: Description = gauge(
     &["operator", "handler", "type", "state"],
     "Tasks of timers and daemons, one for each object, by state: waiting, calling, stopping, abandoned",
 );
-pub(super) const CYCLES: Description =
-    counter("kopfd_cycles_total", &["operator", "outcome"], "Processed events of objects by outcome: succeeded, failed");
+pub(super) const CYCLES: Description = counter(
+    "kopfd_cycles_total",
+    &["operator", "outcome"],
+    "Processed events of objects by outcome: succeeded, failed",
+);
 
-pub(super) const REVIEWS: Description =
-    counter("kopfd_reviews_total", &["operator", "webhook", "outcome"], "Reviews by outcome: allowed, denied, converted, failed");
+pub(super) const REVIEWS: Description = counter(
+    "kopfd_reviews_total",
+    &["operator", "webhook", "outcome"],
+    "Reviews by outcome: allowed, denied, converted, failed",
+);
 pub(super) const REVIEW_SECONDS: Description =
     histogram("kopfd_review_duration_seconds", &["operator", "webhook"], "Time from a received review to its answer");
 
@@ -106,16 +132,22 @@ pub(super) const HOOKS: Description = counter(
     &["operator", "hook", "outcome"],
     "Requests to hooks by outcome: answered, unauthenticated, forbidden, invalid, limited, unavailable, failed",
 );
-pub(super) const HOOK_SECONDS: Description =
-    histogram("kopfd_hook_duration_seconds", &["operator", "hook"], "Time from the head of a request to a hook until its answer");
+pub(super) const HOOK_SECONDS: Description = histogram(
+    "kopfd_hook_duration_seconds",
+    &["operator", "hook"],
+    "Time from the head of a request to a hook until its answer",
+);
 
 pub(super) const LOOPS: Description = counter(
     "kopfd_loops_total",
     &["operator", "handler"],
     "Objects that were slowed down because they kept triggering themselves, for each of the handlers involved",
 );
-pub(super) const SLOWED: Description =
-    gauge("kopfd_objects_slowed_down", &["operator"], "Objects that are slowed down because they keep triggering themselves");
+pub(super) const SLOWED: Description = gauge(
+    "kopfd_objects_slowed_down",
+    &["operator"],
+    "Objects that are slowed down because they keep triggering themselves",
+);
 
 pub(super) const REQUESTS: Description = counter(
     "kopfd_api_requests_total",
@@ -131,20 +163,28 @@ pub(super) const REQUEST_RETRIES: Description =
     counter("kopfd_api_request_retries_total", &["operator", "verb", "resource"], "Repeated requests after failures");
 pub(super) const CONFLICTS: Description =
     counter("kopfd_api_conflicts_total", &["operator", "resource"], "Requests refused because of a conflict (409)");
-pub(super) const THROTTLED: Description =
-    counter("kopfd_api_throttled_seconds_total", &["operator"], "Time waited because the API server asked for it: 429, or `Retry-After`");
+pub(super) const THROTTLED: Description = counter(
+    "kopfd_api_throttled_seconds_total",
+    &["operator"],
+    "Time waited because the API server asked for it: 429, or `Retry-After`",
+);
 pub(super) const BUDGET_WAIT: Description = counter(
     "kopfd_api_budget_wait_seconds_total",
     &["operator"],
     "Time that requests to the API server waited because of `settings.networking.requests`",
 );
-pub(super) const LOGINS: Description = counter("kopfd_logins_total", &["operator", "outcome"], "Logins by outcome: succeeded, failed");
+pub(super) const LOGINS: Description =
+    counter("kopfd_logins_total", &["operator", "outcome"], "Logins by outcome: succeeded, failed");
 
-pub(super) const INDEX_OBJECTS: Description = gauge("kopfd_index_objects", &["operator", "index"], "Objects with entries in an index");
+pub(super) const INDEX_OBJECTS: Description =
+    gauge("kopfd_index_objects", &["operator", "index"], "Objects with entries in an index");
 pub(super) const INDEX_KEYS: Description = gauge("kopfd_index_keys", &["operator", "index"], "Keys of an index");
 
-pub(super) const OPERATIONS: Description =
-    counter("kopfd_script_operations_total", &["operator", "handler"], "Steps of the interpreter in calls that have ended");
+pub(super) const OPERATIONS: Description = counter(
+    "kopfd_script_operations_total",
+    &["operator", "handler"],
+    "Steps of the interpreter in calls that have ended",
+);
 pub(super) const OVERRUNS: Description = counter(
     "kopfd_script_budget_overruns_total",
     &["operator", "handler", "limit"],
@@ -161,38 +201,59 @@ pub(super) const SCRIPTS_WAITING: Description = gauge(
     "Calls of scripts that wait until others hold less memory than `settings.scripts.memory`",
 );
 
-pub(super) const INFO: Description =
-    gauge("kopfd_operator_info", &["operator", "revision"], "Always 1; the revision is a digest of the manifest and the scripts");
-pub(super) const LOADED: Description =
-    gauge("kopfd_config_last_load_successful", &["operator"], "1 if the manifest and the scripts were loaded at the last attempt, else 0");
-pub(super) const LOADED_AT: Description =
-    gauge("kopfd_config_last_load_timestamp_seconds", &["operator"], "Time of the last successful load, in seconds since 1970");
+pub(super) const INFO: Description = gauge(
+    "kopfd_operator_info",
+    &["operator", "revision"],
+    "Always 1; the revision is a digest of the manifest and the scripts",
+);
+pub(super) const LOADED: Description = gauge(
+    "kopfd_config_last_load_successful",
+    &["operator"],
+    "1 if the manifest and the scripts were loaded at the last attempt, else 0",
+);
+pub(super) const LOADED_AT: Description = gauge(
+    "kopfd_config_last_load_timestamp_seconds",
+    &["operator"],
+    "Time of the last successful load, in seconds since 1970",
+);
 pub(super) const IN_MEMORY: Description = gauge(
     "kopfd_revisions_in_memory",
     &["operator"],
     "Revisions whose scripts are in memory: more than one while calls of earlier revisions run",
 );
 
-pub(super) const TRIAL: Description =
-    gauge("kopfd_trial_info", &["operator", "revision"], "1 while this revision is on trial: while it serves a share of the objects");
+pub(super) const TRIAL: Description = gauge(
+    "kopfd_trial_info",
+    &["operator", "revision"],
+    "1 while this revision is on trial: while it serves a share of the objects",
+);
 pub(super) const TRIALS: Description = counter(
     "kopfd_trials_total",
     &["operator", "outcome"],
     "Ended trials of revisions by outcome: promoted; replaced or withdrawn by changes of the files; rolled back because of errors, writes, or time",
 );
 
-pub(super) const PAUSED: Description =
-    gauge("kopfd_operator_paused", &["operator"], "1 while the operator is paused, such as in favour of its peers, else 0");
+pub(super) const PAUSED: Description = gauge(
+    "kopfd_operator_paused",
+    &["operator"],
+    "1 while the operator is paused, such as in favour of its peers, else 0",
+);
 pub(super) const PEERS: Description = gauge(
     "kopfd_peers",
     &["operator", "relation"],
     "Other live peers in the peerings of the operator, by their priority: higher, same, lower",
 );
-pub(super) const KEEP_ALIVE_FAILURES: Description =
-    counter("kopfd_peering_keepalive_failures_total", &["operator"], "Keep-alives that could not be written, and were repeated");
+pub(super) const KEEP_ALIVE_FAILURES: Description = counter(
+    "kopfd_peering_keepalive_failures_total",
+    &["operator"],
+    "Keep-alives that could not be written, and were repeated",
+);
 
-pub(super) const LEADER: Description =
-    gauge("kopfd_leader", &["operator"], "1 while this replica leads, 0 while it stands by; only with `--leader-elect`");
+pub(super) const LEADER: Description = gauge(
+    "kopfd_leader",
+    &["operator"],
+    "1 while this replica leads, 0 while it stands by; only with `--leader-elect`",
+);
 pub(super) const LEADER_CHANGES: Description = counter(
     "kopfd_leader_changes_total",
     &["operator", "change"],

@@ -51,10 +51,16 @@ fn filled() -> Metrics {
 #[test]
 fn every_metric_of_the_table_is_exposed_with_its_labels_and_no_other() {
     let text = filled().text();
-    let types: Vec<(&str, &str)> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
+    let types: Vec<(&str, &str)> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
     let expected: Vec<(&str, &str)> = TABLE
         .iter()
-        .map(|one| (if one.kind == MetricKind::Counter { one.name.trim_end_matches("_total") } else { one.name }, one.kind.as_str()))
+        .map(|one| {
+            (
+                if one.kind == MetricKind::Counter { one.name.trim_end_matches("_total") } else { one.name },
+                one.kind.as_str(),
+            )
+        })
         .collect();
     assert_eq!(types, expected);
     for one in TABLE {
@@ -73,10 +79,18 @@ fn every_metric_of_the_table_is_exposed_with_its_labels_and_no_other() {
 #[test]
 fn names_and_units_follow_the_conventions() {
     for one in TABLE {
-        assert!(one.name.starts_with("kopfd_") && one.name.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{}", one.name);
+        assert!(
+            one.name.starts_with("kopfd_") && one.name.chars().all(|c| c.is_ascii_lowercase() || c == '_'),
+            "{}",
+            one.name
+        );
         assert_eq!(one.name.ends_with("_total"), one.kind == MetricKind::Counter, "{}", one.name);
         assert!(one.kind != MetricKind::Histogram || one.name.ends_with("_seconds"), "{}", one.name);
-        assert!(!one.labels.iter().any(|label| matches!(*label, "name" | "namespace" | "uid" | "object")), "{}", one.name);
+        assert!(
+            !one.labels.iter().any(|label| matches!(*label, "name" | "namespace" | "uid" | "object")),
+            "{}",
+            one.name
+        );
     }
 }
 

@@ -29,20 +29,30 @@ impl Informer {
     /// Starts an informer. It prints its requests, so that its way of listing can be checked.
     fn start(context: &CaseContext<'_>, kubeconfig: &Path, name: &str, arguments: &[&str]) -> Self {
         let mut command = Command::new(&context.servers().tools().kubernetes);
-        command.args(["informer", "-v=8", "--namespace", &context.namespace, "--kubeconfig"]).arg(kubeconfig).args(arguments);
+        command
+            .args(["informer", "-v=8", "--namespace", &context.namespace, "--kubeconfig"])
+            .arg(kubeconfig)
+            .args(arguments);
         Self(Process::start("informer", &mut command, &context.directory.join(format!("{name}.log"))))
     }
 
     /// Returns the printed lines so far.
     fn received(&self) -> Vec<Value> {
-        self.0.log().lines().filter(|line| line.starts_with('{')).filter_map(|line| serde_json::from_str(line).ok()).collect()
+        self.0
+            .log()
+            .lines()
+            .filter(|line| line.starts_with('{'))
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
     }
 
     /// Waits for an event.
     fn expect_event(&self, event: &str, name: &str, label: Option<&str>) {
         eventually(&format!("the informer tells {event} of {name} with {label:?}"), TIMEOUT / 2, || {
             self.0.expect_running();
-            let is_told = |line: &Value| line["event"] == event && line["name"] == name && line["labels"]["value"].as_str() == label;
+            let is_told = |line: &Value| {
+                line["event"] == event && line["name"] == name && line["labels"]["value"].as_str() == label
+            };
             self.received().iter().any(is_told).then_some(())
         });
     }
@@ -52,14 +62,17 @@ impl Informer {
     }
 
     fn is_synced(&self, count: usize) {
-        let line = eventually("the informer is synced", TIMEOUT / 2, || self.received().into_iter().find(|line| line["event"] == "synced"));
+        let line = eventually("the informer is synced", TIMEOUT / 2, || {
+            self.received().into_iter().find(|line| line["event"] == "synced")
+        });
         assert_eq!(line["count"], count, "objects at the beginning");
     }
 }
 
 fn object(kind: &str, name: &str, value: &str) -> Value {
     let version = if kind == "Gauge" { "clients.kopfd.dev/v1" } else { "v1" };
-    let mut object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": {"value": value}}});
+    let mut object =
+        json!({"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": {"value": value}}});
     if kind == "Gauge" {
         object["spec"] = json!({});
     }
@@ -86,7 +99,9 @@ fn follow(context: &CaseContext<'_>, server: &Server, client: &str, resource: &s
     informer.expect_event("delete", "early", Some("a"));
     // A resync repeats the existing objects.
     let before = informer.count("update", "late");
-    eventually("the informer tells again what is there", TIMEOUT / 2, || (informer.count("update", "late") > before).then_some(()));
+    eventually("the informer tells again what is there", TIMEOUT / 2, || {
+        (informer.count("update", "late") > before).then_some(())
+    });
     assert_eq!((informer.count("add", "late"), informer.count("delete", "late")), (1, 0));
     let log = informer.0.log();
     assert!(log.contains("sendInitialEvents=true"), "the informer asks for a streaming list:\n{log}");
@@ -114,9 +129,12 @@ fn lists_come_in_pages(context: &CaseContext<'_>, server: &Server) {
     let output = child::output(&mut command);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let received: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect();
-    let pages: Vec<&Value> = received.iter().filter(|line| line["event"] == "page").map(|line| &line["count"]).collect();
-    let names: Vec<&str> = received.iter().filter(|line| line["event"] == "item").filter_map(|line| line["name"].as_str()).collect();
+    let received: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect();
+    let pages: Vec<&Value> =
+        received.iter().filter(|line| line["event"] == "page").map(|line| &line["count"]).collect();
+    let names: Vec<&str> =
+        received.iter().filter(|line| line["event"] == "item").filter_map(|line| line["name"].as_str()).collect();
     assert_eq!(pages, [&json!(2), &json!(2), &json!(1)]);
     assert_eq!(names, ["m0", "m1", "m2", "m3", "m4"]);
 }
@@ -124,7 +142,8 @@ fn lists_come_in_pages(context: &CaseContext<'_>, server: &Server) {
 /// A server with durable objects stops or crashes, and restarts: the informers miss nothing.
 fn informers_continue_after_restarts(context: &CaseContext<'_>) {
     let servers = context.servers();
-    let mut server = Embedded::start_with_data(&servers.tools().kopfd, &context.directory.join("server"), servers.runtime());
+    let mut server =
+        Embedded::start_with_data(&servers.tools().kopfd, &context.directory.join("server"), servers.runtime());
     let client = server.client();
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": context.namespace}});
     client.create("/api/v1/namespaces", &namespace);
@@ -144,7 +163,10 @@ fn informers_continue_after_restarts(context: &CaseContext<'_>) {
         server.restart(is_crash);
         server.expect_running();
         let client: Client = server.client();
-        assert_eq!(client.get(&format!("{maps}/kept")).map(|kept| kept["metadata"]["labels"]["value"].clone()), Some(json!(label)));
+        assert_eq!(
+            client.get(&format!("{maps}/kept")).map(|kept| kept["metadata"]["labels"]["value"].clone()),
+            Some(json!(label))
+        );
         let name = format!("after-{round}");
         client.create(&maps, &object("ConfigMap", &name, &label));
         if round == 1 {
@@ -167,10 +189,15 @@ fn informers_continue_after_restarts(context: &CaseContext<'_>) {
 fn informers_continue_after_broken_watches(context: &CaseContext<'_>) {
     let servers = context.servers();
     let directory = context.directory.join("server");
-    let server = Embedded::start_with_broken_watches(&servers.tools().kopfd, &directory, servers.runtime(), "configmaps");
+    let server =
+        Embedded::start_with_broken_watches(&servers.tools().kopfd, &directory, servers.runtime(), "configmaps");
     let client = server.client();
-    client.create("/api/v1/namespaces", &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": context.namespace}}));
-    let informers = ["typed", "dynamic"].map(|name| Informer::start(context, &server.kubeconfig(), name, &[&format!("--client={name}")]));
+    client.create(
+        "/api/v1/namespaces",
+        &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": context.namespace}}),
+    );
+    let informers = ["typed", "dynamic"]
+        .map(|name| Informer::start(context, &server.kubeconfig(), name, &[&format!("--client={name}")]));
     let names: Vec<String> = (0..30).map(|number| format!("m{number}")).collect();
     for name in &names {
         client.create(&context.path("configmaps"), &object("ConfigMap", name, "a"));
@@ -186,7 +213,11 @@ fn informers_continue_after_broken_watches(context: &CaseContext<'_>) {
             assert_eq!(informer.count("add", name), 1, "{name} is reported once");
         }
         assert_eq!(
-            informer.received().iter().filter(|line| line["event"].as_str().is_some_and(|event| event.starts_with("delete"))).count(),
+            informer
+                .received()
+                .iter()
+                .filter(|line| line["event"].as_str().is_some_and(|event| event.starts_with("delete")))
+                .count(),
             1
         );
     }

@@ -31,13 +31,19 @@ impl<'s> KopfRun<'s> {
         command.args(["run", "--standalone", "--log-format=full", "-n", &context.namespace]).arg(file);
         command.env("KUBECONFIG", &server.kubeconfig).env("HOME", &server.home).env("PYTHONDONTWRITEBYTECODE", "1");
         let process = Process::start("kopf", &mut command, &context.directory.join("kopf.log"));
-        let kopf_run = Self { server, process, collection: context.path("clients.kopfd.dev/v1/gauges"), namespace: &context.namespace };
+        let kopf_run = Self {
+            server,
+            process,
+            collection: context.path("clients.kopfd.dev/v1/gauges"),
+            namespace: &context.namespace,
+        };
         kopf_run.logs("Initial authentication has finished.");
         kopf_run
     }
 
     fn create(&self, name: &str, object: Value) {
-        let mut gauge = json!({"apiVersion": "clients.kopfd.dev/v1", "kind": "Gauge", "metadata": {"name": name}, "spec": {}});
+        let mut gauge =
+            json!({"apiVersion": "clients.kopfd.dev/v1", "kind": "Gauge", "metadata": {"name": name}, "spec": {}});
         json_patch::merge(&mut gauge, &object);
         self.server.client.create(&self.collection, &gauge);
     }
@@ -115,23 +121,27 @@ fn every_cause_reaches_its_handlers(context: &CaseContext<'_>, server: &Server) 
     kopf_run.create("beacon", json!({}));
     kopf_run.handled("beacon", "is created", |object| object["status"]["phase"] == "Created");
     kopf_run.create("dial", json!({"spec": {"size": 5}}));
-    let created =
-        kopf_run.handled("dial", "is created", |object| object["status"]["phase"] == "Created" && object["status"]["sizes"].is_array());
+    let created = kopf_run.handled("dial", "is created", |object| {
+        object["status"]["phase"] == "Created" && object["status"]["sizes"].is_array()
+    });
     assert_eq!((&created["status"]["created"], &created["status"]["sizes"]), (&json!({"size": 5}), &json!([null, 5])));
     assert!(has_finalizer(&created), "an object with a handler of its deletion is held");
     kopf_run.event("dial", "Filling", "being filled");
 
     server.client.merge(&kopf_run.path("dial"), &json!({"spec": {"size": 6, "mode": "plain"}}));
-    let updated = kopf_run
-        .handled("dial", "is updated", |object| object["status"]["sizes"] == json!([5, 6]) && object["status"]["phase"] == "Updated");
-    let mut changes: Vec<String> = updated["status"]["changes"].as_array().into_iter().flatten().map(Value::to_string).collect();
+    let updated = kopf_run.handled("dial", "is updated", |object| {
+        object["status"]["sizes"] == json!([5, 6]) && object["status"]["phase"] == "Updated"
+    });
+    let mut changes: Vec<String> =
+        updated["status"]["changes"].as_array().into_iter().flatten().map(Value::to_string).collect();
     changes.sort();
     assert_eq!(changes, [r#"["add","spec.mode"]"#, r#"["change","spec.size"]"#]);
     kopf_run.event("dial", "Changed", "was changed");
     kopf_run.logs("SEEN ADDED dial");
     kopf_run.logs("SEEN MODIFIED dial");
 
-    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "near", "labels": {"beside": "dial"}}});
+    let map =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "near", "labels": {"beside": "dial"}}});
     server.client.create(&context.path("configmaps"), &map);
     kopf_run.logs("BESIDE ADDED near");
     server.client.delete(&context.path("configmaps/near"));
@@ -157,8 +167,10 @@ fn every_cause_reaches_its_handlers(context: &CaseContext<'_>, server: &Server) 
 fn handlers_are_selected_by_filters(context: &CaseContext<'_>, server: &Server) {
     let kopf_run = KopfRun::start(context, server, "filtering.py");
     kopf_run.create("red", json!({"metadata": {"labels": {"colour": "red"}}, "spec": {"size": 60, "mode": "plain"}}));
-    kopf_run
-        .create("xplain", json!({"metadata": {"annotations": {"example.com/watched": "yes"}}, "spec": {"size": 60, "mode": "precise"}}));
+    kopf_run.create(
+        "xplain",
+        json!({"metadata": {"annotations": {"example.com/watched": "yes"}}, "spec": {"size": 60, "mode": "precise"}}),
+    );
     let red = kopf_run.handled("red", "is handled", |object| object["status"]["large"] == true);
     assert_eq!(red["status"], json!({"red": true, "large": true}));
     let plain = kopf_run.handled("xplain", "is handled", |object| object["status"]["precise"] == true);

@@ -28,7 +28,8 @@ pub(crate) const CASES: &[Case] = cases![Each:
     a_watcher_of_metadata_sees_no_more,
     a_controller_reconciles_owned_objects,
 ];
-pub(crate) const OWN: &[Case] = cases![Own: a_watcher_continues_after_restarts, a_watcher_continues_after_broken_watches];
+pub(crate) const OWN: &[Case] =
+    cases![Own: a_watcher_continues_after_restarts, a_watcher_continues_after_broken_watches];
 
 fn gauges() -> ApiResource {
     ApiResource {
@@ -123,7 +124,9 @@ fn follow(context: &CaseContext<'_>, server: &Server, config: watcher::Config) {
     }
     // A list that is streamed has what the server's watch cache has seen.
     let cached = format!("{collection}?resourceVersion=0");
-    eventually("the cache of the server has all objects", TIMEOUT / 2, || (server.client.list(&cached).len() == 3).then_some(()));
+    eventually("the cache of the server has all objects", TIMEOUT / 2, || {
+        (server.client.list(&cached).len() == 3).then_some(())
+    });
     let seen = Seen::collect(&server.client, watcher(api(context, &server.client), config), show);
     seen.has("done");
     let mut first = seen.lines();
@@ -147,7 +150,8 @@ fn a_watcher_streams_its_first_list(context: &CaseContext<'_>, server: &Server) 
 fn a_watcher_of_metadata_sees_no_more(context: &CaseContext<'_>, server: &Server) {
     let collection = context.path("clients.kopfd.dev/v1/gauges");
     server.client.create(&collection, &gauge("a", 1));
-    let api: Api<PartialObjectMeta<DynamicObject>> = Api::namespaced_with(server.client.parts().0, &context.namespace, &gauges());
+    let api: Api<PartialObjectMeta<DynamicObject>> =
+        Api::namespaced_with(server.client.parts().0, &context.namespace, &gauges());
     let events = watcher(api, watcher::Config::default());
     let seen = Seen::collect(&server.client, events, |object| {
         format!("{} {}", object.name_any(), object.types.as_ref().map(|types| types.kind.clone()).unwrap_or_default())
@@ -223,7 +227,10 @@ fn a_controller_reconciles_owned_objects(context: &CaseContext<'_>, server: &Ser
     server.client.delete(&format!("{collection}/one"));
     server.gone(&format!("{maps}/one"));
     drop(stop);
-    runtime.block_on(async { tokio::time::timeout(Duration::from_secs(10), task).await }).expect("the controller stops").expect("well");
+    runtime
+        .block_on(async { tokio::time::timeout(Duration::from_secs(10), task).await })
+        .expect("the controller stops")
+        .expect("well");
     let calls = shared.calls.load(Ordering::Relaxed);
     assert!((4..30).contains(&calls), "{calls} calls");
     assert_eq!(*failures.lock(), Vec::<String>::new());
@@ -232,9 +239,13 @@ fn a_controller_reconciles_owned_objects(context: &CaseContext<'_>, server: &Ser
 /// A server with durable objects stops or crashes, and restarts: the watcher misses nothing.
 fn a_watcher_continues_after_restarts(context: &CaseContext<'_>) {
     let servers = context.servers();
-    let mut server = Embedded::start_with_data(&servers.tools().kopfd, &context.directory.join("server"), servers.runtime());
+    let mut server =
+        Embedded::start_with_data(&servers.tools().kopfd, &context.directory.join("server"), servers.runtime());
     let client = server.client();
-    client.create("/api/v1/namespaces", &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": context.namespace}}));
+    client.create(
+        "/api/v1/namespaces",
+        &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": context.namespace}}),
+    );
     let maps = context.path("configmaps");
     let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
     let api: Api<ConfigMap> = Api::namespaced(client.parts().0, &context.namespace);
@@ -246,7 +257,8 @@ fn a_watcher_continues_after_restarts(context: &CaseContext<'_>) {
         server.restart(is_crash);
         let name = format!("after-{round}");
         server.client().create(&maps, &map(&name));
-        let is_seen = || seen.lines().iter().any(|line| *line == format!("apply {name}") || *line == format!("first {name}"));
+        let is_seen =
+            || seen.lines().iter().any(|line| *line == format!("apply {name}") || *line == format!("first {name}"));
         eventually("the watcher sees what came after the restart", TIMEOUT, || is_seen().then_some(()));
     }
     server.client().delete(&format!("{maps}/before"));
@@ -257,9 +269,13 @@ fn a_watcher_continues_after_restarts(context: &CaseContext<'_>) {
 fn a_watcher_continues_after_broken_watches(context: &CaseContext<'_>) {
     let servers = context.servers();
     let directory = context.directory.join("server");
-    let server = Embedded::start_with_broken_watches(&servers.tools().kopfd, &directory, servers.runtime(), "configmaps");
+    let server =
+        Embedded::start_with_broken_watches(&servers.tools().kopfd, &directory, servers.runtime(), "configmaps");
     let client = server.client();
-    client.create("/api/v1/namespaces", &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": context.namespace}}));
+    client.create(
+        "/api/v1/namespaces",
+        &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": context.namespace}}),
+    );
     let api: Api<ConfigMap> = Api::namespaced(client.parts().0, &context.namespace);
     let events = watcher(api, watcher::Config::default()).backoff(Steady);
     let seen = Seen::collect(&client, events, |object: &ConfigMap| object.meta().name.clone().unwrap_or_default());

@@ -48,7 +48,9 @@ pub(crate) use cases;
 
 /// Returns all units, in the order of their start.
 pub(crate) fn all() -> Vec<Part> {
-    let cases = [go::OWN, kube_rs::OWN, kopf::CASES, kubectl::cases().as_slice(), go::CASES, python::CASES, kube_rs::CASES].concat();
+    let cases =
+        [go::OWN, kube_rs::OWN, kopf::CASES, kubectl::cases().as_slice(), go::CASES, python::CASES, kube_rs::CASES]
+            .concat();
     let parts = cases.into_iter().flat_map(|case| match case.run {
         Run::Both(_) | Run::Own(_) => vec![Part { case, server: None }],
         Run::Each(_) => vec![Part { case, server: Some(0) }, Part { case, server: Some(1) }],

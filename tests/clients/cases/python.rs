@@ -8,7 +8,8 @@ use crate::cases::{Case, cases};
 use crate::context::{CaseContext, Server};
 use crate::harness::{Process, eventually};
 
-pub(crate) const CASES: &[Case] = cases![Each: the_python_client_does_its_everyday_work, the_python_client_watches_and_elects_a_leader];
+pub(crate) const CASES: &[Case] =
+    cases![Each: the_python_client_does_its_everyday_work, the_python_client_watches_and_elects_a_leader];
 
 fn the_python_client_does_its_everyday_work(context: &CaseContext<'_>, server: &Server) {
     run(context, server, "everyday.py", 8);

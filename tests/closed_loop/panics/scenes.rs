@@ -32,9 +32,11 @@ pub(super) const WATCH: &str = "watch of the object";
 pub(super) enum Variant {
     /// Nothing, so that the events of its own patches are skipped.
     Plain,
-    /// A handler of events, an index, and one worker at a time. Objects of another kind are still indexed when the first event comes.
+    /// A handler of events, an index, and one worker at a time. Objects of another kind are still indexed when the
+    /// first event comes.
     Indexed,
-    /// A handler of events, a daemon, and a timer. The object has the label that all handlers select by for a part of its life.
+    /// A handler of events, a daemon, and a timer. The object has the label that all handlers select by for a part of
+    /// its life.
     Background,
     /// A handler of events, an index, and an election that is won when the object is known already.
     Elected,
@@ -86,7 +88,8 @@ impl Variant {
     /// The functions of the world that are called in a life without panics.
     pub(super) fn points(self) -> BTreeSet<&'static str> {
         let effects = ["read", "call", "evaluate", "operator_memo", "forget", "apply", "applied", "clock"];
-        let events = ["message", "reported", "seen", "called", "returned", "judged", "decided", "prepared", "sent", "ended"];
+        let events =
+            ["message", "reported", "seen", "called", "returned", "judged", "decided", "prepared", "sent", "ended"];
         let questions = ["wants_debugging", "readiness", "unindex"];
         let more: &[&str] = match self {
             Self::Plain => &["is_filling", "wants_states"],
@@ -139,12 +142,19 @@ impl Variant {
         let clock = scene.world.timeline.clock.clone();
         let reports: Arc<Mutex<Vec<Report>>> = Arc::default();
         let collected = Arc::clone(&reports);
-        let guard = telemetry::listen(Level::ERROR, clock.clone(), move |line| collected.lock().extend(Report::of(&line)));
+        let guard =
+            telemetry::listen(Level::ERROR, clock.clone(), move |line| collected.lock().extend(Report::of(&line)));
         let world = Arc::new(Panicking::new(&scene.world, self.is_indexed()));
         let monitor = Arc::new(ActivityMonitor::default());
         let lead = if self == Self::Elected { Lead::elected(clock.clone()) } else { Lead::permanent() };
         let limit = (self == Self::Indexed).then_some(1);
-        let kind = Kind::new(Arc::clone(&world), Arc::clone(&scene.served), Arc::new(WorkerSettings::default()), limit, Arc::from("test"));
+        let kind = Kind::new(
+            Arc::clone(&world),
+            Arc::clone(&scene.served),
+            Arc::new(WorkerSettings::default()),
+            limit,
+            Arc::from("test"),
+        );
         let kind = Arc::new(kind.with_monitor(Some(Arc::clone(&monitor))).with_reader(read).led_by(&lead));
         let watched = Watched::new(&scene.world.server, self == Self::Indexed);
         let watcher = Watcher::new(watched.client(&clock).await, (*scene.served.resource).clone(), None);
@@ -173,7 +183,14 @@ impl Variant {
             }
             *called.entry(call.shown["call"].as_str().unwrap_or_default().to_owned()).or_default() += 1;
         }
-        let timeline = scene.world.timeline.entries().into_iter().map(|entry| entry.shown).chain(scene.world.timeline.logs()).collect();
+        let timeline = scene
+            .world
+            .timeline
+            .entries()
+            .into_iter()
+            .map(|entry| entry.shown)
+            .chain(scene.world.timeline.logs())
+            .collect();
         Run {
             calls: CALLS.get(),
             reached: REACHED.take(),
@@ -189,7 +206,14 @@ impl Variant {
     }
 
     /// Does what others do to the object.
-    async fn live(self, scene: &Scene, watched: &Watched, filling: Option<Blocker>, lead: &Lead, heals_after: Duration) {
+    async fn live(
+        self,
+        scene: &Scene,
+        watched: &Watched,
+        filling: Option<Blocker>,
+        lead: &Lead,
+        heals_after: Duration,
+    ) {
         let (server, clock) = (&scene.world.server, &scene.world.timeline.clock);
         let is_permanent = matches!(PANICS.get(), Panics::Always(_));
         let minute = Duration::from_mins(1);

@@ -1,5 +1,5 @@
-//! Admission webhooks with managed configurations: what users see, what happens while the operator is away, certificates under load, and kopf
-//! and kopfd in turns.
+//! Admission webhooks with managed configurations: what users see, what happens while the operator is away,
+//! certificates under load, and kopf and kopfd in turns.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -92,7 +92,12 @@ fn create(context: &TestContext<'_>, kind: &Kind, object: &Value, query: &str) -
 }
 
 /// Waits until a creation is answered as expected: API servers read changed configurations a moment later.
-fn eventually_created(context: &TestContext<'_>, kind: &Kind, spec: &Value, is_expected: impl Fn(&Result<Value, (u16, String)>) -> bool) {
+fn eventually_created(
+    context: &TestContext<'_>,
+    kind: &Kind,
+    spec: &Value,
+    is_expected: impl Fn(&Result<Value, (u16, String)>) -> bool,
+) {
     context.eventually("a creation is answered as expected", || {
         let object = json!({"apiVersion": kind.api_version(), "kind": kind.name, "metadata": {"generateName": "probe-"}, "spec": spec});
         is_expected(&create(context, kind, &object, "?dryRun=All")).then_some(())
@@ -110,13 +115,18 @@ fn users_see_denials_warnings_and_mutations(context: &TestContext<'_>) {
     eventually_created(context, &kind, &json!({"size": 11}), is_denied);
     let name = managed(context);
     let denied = create(context, &kind, &thing(&kind, "large", &json!({"size": 11})), "");
-    assert_eq!(denied, Err((422, format!("admission webhook \"check.{name}\" denied the request: 11 is more than 10"))));
+    assert_eq!(
+        denied,
+        Err((422, format!("admission webhook \"check.{name}\" denied the request: 11 is more than 10")))
+    );
     let created = create(context, &kind, &thing(&kind, "one", &json!({"size": 1})), "").expect("it is allowed");
     assert_eq!(created["spec"], json!({"size": 1, "owner": "nobody"}));
     // kubectl shows warnings and denials.
     let file = context.directory().join("zero.json");
     write(&file, &thing(&kind, "zero", &json!({"size": 0, "owner": "me"})).to_string());
-    let apply = |path: &Path| context.cluster().kubectl(&["apply", "-n", &context.namespace, "-f", &path.display().to_string()]);
+    let apply = |path: &Path| {
+        context.cluster().kubectl(&["apply", "-n", &context.namespace, "-f", &path.display().to_string()])
+    };
     let applied = apply(&file);
     let errors = String::from_utf8_lossy(&applied.stderr).into_owned();
     assert!(applied.status.success() && errors.contains("Warning: a size of 0 does nothing"), "{errors}");
@@ -128,7 +138,8 @@ fn users_see_denials_warnings_and_mutations(context: &TestContext<'_>) {
     // A dry run is reviewed, and nothing is stored.
     create(context, &kind, &thing(&kind, "dry", &json!({"size": 7})), "?dryRun=All").expect("dry runs are allowed");
     assert!(context.get(&kind, "dry").is_none());
-    let wet = create(context, &kind, &thing(&kind, "dry", &json!({"size": 7})), "").expect_err("only dry runs are allowed");
+    let wet =
+        create(context, &kind, &thing(&kind, "dry", &json!({"size": 7})), "").expect_err("only dry runs are allowed");
     assert!(wet.0 == 500 && wet.1.ends_with("7 is only for dry runs"), "{wet:?}");
     // A deletion is not mutated, and is validated by the old object.
     context.delete(&kind, "one");
@@ -140,7 +151,8 @@ fn users_see_denials_warnings_and_mutations(context: &TestContext<'_>) {
 }
 
 fn requests_are_refused_or_allowed_while_the_operator_is_away(context: &TestContext<'_>) {
-    let [strict, lenient] = [("Strict", "stricts"), ("Lenient", "lenients")].map(|(name, plural)| context.own_kind().named(name, plural));
+    let [strict, lenient] =
+        [("Strict", "stricts"), ("Lenient", "lenients")].map(|(name, plural)| context.own_kind().named(name, plural));
     context.install(&strict);
     context.install(&lenient);
     let launch = launch(context, &strict, "", "[{on: validate, fn: check, persistent: true}]");
@@ -177,11 +189,15 @@ fn a_configuration_that_others_change_or_delete_is_restored(context: &TestContex
     let written = webhooks(context, "validating");
     let path = configuration_path(context, "validating");
     context.client().merge(&path, &json!({"webhooks": [], "metadata": {"labels": {"mine": "yes"}}}));
-    context.eventually("the edited configuration is restored", || (webhooks(context, "validating") == written).then_some(()));
+    context.eventually("the edited configuration is restored", || {
+        (webhooks(context, "validating") == written).then_some(())
+    });
     let restored = context.client().get(&path).expect("it is there");
     assert_eq!(restored["metadata"]["labels"]["mine"], "yes", "the metadata stay as others have written them");
     context.client().delete(&path);
-    context.eventually("the deleted configuration is restored", || (webhooks(context, "validating") == written).then_some(()));
+    context.eventually("the deleted configuration is restored", || {
+        (webhooks(context, "validating") == written).then_some(())
+    });
     std::thread::sleep(Duration::from_secs(3));
     let log = operator.log();
     assert_eq!(log.matches("by another client").count(), 2, "its own writes are not taken for those of others: {log}");
@@ -205,8 +221,8 @@ fn values() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// The conditions have no effect that the operator's own filters would not have, except when it is away: then exactly the requests fail for
-/// which the webhook would be called.
+/// The conditions have no effect that the operator's own filters would not have, except when it is away: then exactly
+/// the requests fail for which the webhook would be called.
 fn derived_conditions_have_the_meaning_of_their_filters(context: &TestContext<'_>) {
     let kind = context.thing();
     let filters: [(&str, &[&str]); 8] = [
@@ -222,11 +238,17 @@ fn derived_conditions_have_the_meaning_of_their_filters(context: &TestContext<'_
     let declared: Vec<String> = filters
         .iter()
         .enumerate()
-        .map(|(number, (filter, _))| format!("{{on: validate, fn: check, id: w{number}, labels: {{case: c{number}}}, {filter}}}"))
+        .map(|(number, (filter, _))| {
+            format!("{{on: validate, fn: check, id: w{number}, labels: {{case: c{number}}}, {filter}}}")
+        })
         .collect();
     let operator = context.start(&launch(context, &kind, "", &format!("[{}]", declared.join(", "))));
     wait_for_webhooks(context, [filters.len(), 0]);
-    assert!(webhooks(context, "validating").iter().all(|webhook| webhook["matchConditions"].as_array().is_some_and(|all| all.len() == 1)));
+    assert!(
+        webhooks(context, "validating")
+            .iter()
+            .all(|webhook| webhook["matchConditions"].as_array().is_some_and(|all| all.len() == 1))
+    );
     // Nothing is rejected: the requests are answered.
     let object = |number: usize, name: &str, spec: &Value| {
         let annotations = match name {
@@ -270,7 +292,9 @@ fn an_operator_without_permissions_says_which(context: &TestContext<'_>) {
     let log = operator.log();
     assert!(!status.success() && log.contains("no permission to create"), "{log}");
     assert!(
-        log.contains("webhookconfigurations.admissionregistration.k8s.io: the verbs create, patch, list and watch are needed"),
+        log.contains(
+            "webhookconfigurations.admissionregistration.k8s.io: the verbs create, patch, list and watch are needed"
+        ),
         "{log}"
     );
     context.kill(&operator);
@@ -330,7 +354,9 @@ impl Load {
                 let mut next = Instant::now();
                 while !stop.load(Ordering::SeqCst) {
                     match client.request("POST", &path, "application/json", Some(&object)) {
-                        Ok(created) if created["spec"]["owner"] == "nobody" => drop(answered.fetch_add(1, Ordering::SeqCst)),
+                        Ok(created) if created["spec"]["owner"] == "nobody" => {
+                            drop(answered.fetch_add(1, Ordering::SeqCst))
+                        }
                         Ok(other) => failures.push(format!("it was not reviewed: {other}")),
                         Err(failure) => failures.push(failure.to_string()),
                     }
@@ -347,7 +373,8 @@ impl Load {
     /// Ends the load, and returns the number of answered requests and the failures of the others.
     fn end(self) -> (usize, Vec<String>) {
         self.stop.store(true, Ordering::SeqCst);
-        let failures = self.threads.into_iter().flat_map(|thread| thread.join().expect("a thread of the load")).collect();
+        let failures =
+            self.threads.into_iter().flat_map(|thread| thread.join().expect("a thread of the load")).collect();
         (self.answered.load(Ordering::SeqCst), failures)
     }
 }
@@ -376,7 +403,8 @@ fn certificates_are_replaced_under_load_without_a_failed_request(context: &TestC
     std::thread::sleep(Duration::from_secs(2));
     let mut cases = running_cases();
     let second = files.renew();
-    // Connections are closed after some idle time only: the reload makes the API server open new ones, since its client depends on the bundle.
+    // Connections are closed after some idle time only: the reload makes the API server open new ones, since its client
+    // depends on the bundle.
     context.eventually("only the new authority is told", || (bundle(context) == second).then_some(()));
     // A reload replaces the functions meanwhile.
     let script = launch.source.join("webhooks.rhai");
@@ -391,7 +419,13 @@ fn certificates_are_replaced_under_load_without_a_failed_request(context: &TestC
     let seconds = began.elapsed().as_secs_f64();
     let reviews = 2.0 * answered as f64 / seconds;
     println!("{answered} requests were reviewed twice in {seconds:.1} s: {reviews:.0} reviews a second");
-    assert!(failures.is_empty(), "{} of {} failed: {:?}", failures.len(), answered + failures.len(), &failures[..failures.len().min(3)]);
+    assert!(
+        failures.is_empty(),
+        "{} of {} failed: {:?}",
+        failures.len(),
+        answered + failures.len(),
+        &failures[..failures.len().min(3)]
+    );
     let least = (REVIEWS / cases as f64).max(LEAST_REVIEWS);
     assert!(reviews >= least, "the load was too small: {reviews:.0} reviews a second, with {cases} cases");
     context.stop(&operator);
@@ -447,13 +481,17 @@ fn kopf_and_kopfd_replace_each_other_on_one_configuration(context: &TestContext<
         eventually_created(context, &kind, &json!({"size": 11}), is_denied);
         let name = managed(context);
         let denied = create(context, &kind, &thing(&kind, "large", &json!({"size": 11})), "");
-        assert_eq!(denied, Err((422, format!("admission webhook \"check.{name}\" denied the request: 11 is more than 10"))));
-        let created =
-            create(context, &kind, &thing(&kind, &format!("one-{}", seen.len()), &json!({"size": 1})), "").expect("it is allowed");
+        assert_eq!(
+            denied,
+            Err((422, format!("admission webhook \"check.{name}\" denied the request: 11 is more than 10")))
+        );
+        let created = create(context, &kind, &thing(&kind, &format!("one-{}", seen.len()), &json!({"size": 1})), "")
+            .expect("it is allowed");
         assert_eq!(created["spec"]["owner"], "nobody");
         let described = ["validating", "mutating"].map(|kind| {
             let mut webhook = webhooks(context, kind).remove(0);
-            // Each engine listens at a port of its own, with its own certificate; the order of operations is unspecified.
+            // Each engine listens at a port of its own, with its own certificate; the order of operations is
+            // unspecified.
             webhook.as_object_mut().expect("a webhook is a mapping").remove("clientConfig");
             let operations = webhook["rules"][0]["operations"].as_array_mut().expect("a rule has operations");
             operations.sort_by_key(Value::to_string);

@@ -44,7 +44,10 @@ fn a_changed_object_is_handled_with_the_difference(context: &TestContext<'_>) {
     context.expect_no_more_calls("one", &["on_create#0", "on_update#0"]);
     let update = context.calls().pop().expect("the update was noted");
     let [old, new, diff] = update.change;
-    assert_eq!((update.reason.as_str(), &old["spec"], &new["spec"]), ("update", &json!({"size": 1, "colour": "red"}), &json!({"size": 2})));
+    assert_eq!(
+        (update.reason.as_str(), &old["spec"], &new["spec"]),
+        ("update", &json!({"size": 1, "colour": "red"}), &json!({"size": 2}))
+    );
     let mut items = diff.as_array().expect("the difference is a list").clone();
     items.sort_by_key(|item| item[1].to_string());
     assert_eq!(items, [json!(["remove", ["spec", "colour"], "red", null]), json!(["change", ["spec", "size"], 1, 2])]);
@@ -58,15 +61,20 @@ fn a_deleted_object_stays_until_its_handler_is_done(context: &TestContext<'_>) {
     assert!(has_finalizer(&context.handled(&kind, "one")), "a deletion handler needs a finalizer");
     context.delete(&kind, "one");
     context.expect_calls("one", &["on_create#0", "on_delete#0"]);
-    let object = context.object(&kind, "one", "waits for its deletion handler", |object| progress(object, "on_delete").is_some());
-    assert!(has_finalizer(&object) && object["metadata"]["deletionTimestamp"].is_string(), "it is still there: {object}");
+    let object = context
+        .object(&kind, "one", "waits for its deletion handler", |object| progress(object, "on_delete").is_some());
+    assert!(
+        has_finalizer(&object) && object["metadata"]["deletionTimestamp"].is_string(),
+        "it is still there: {object}"
+    );
     context.gone(&kind, "one");
     context.expect_no_more_calls("one", &["on_create#0", "on_delete#0", "on_delete#1"]);
 }
 
 fn an_object_that_was_handled_before_the_start_is_resumed_once(context: &TestContext<'_>) {
     let kind = context.thing();
-    let handlers = [Handler::on("create", "on_create"), Handler::on("resume", "on_resume"), Handler::on("update", "on_update")];
+    let handlers =
+        [Handler::on("create", "on_create"), Handler::on("resume", "on_resume"), Handler::on("update", "on_update")];
     let first = context.operator(&kind, &handlers);
     context.create(&kind, "old", json!({}));
     context.handled(&kind, "old");
@@ -84,7 +92,10 @@ fn an_object_that_was_handled_before_the_start_is_resumed_once(context: &TestCon
 
 fn a_field_handler_sees_its_field_only(context: &TestContext<'_>) {
     let kind = context.thing();
-    context.operator(&kind, &[Handler::on("create", "on_create"), Handler::on("field", "on_size").with("field", "spec.size")]);
+    context.operator(
+        &kind,
+        &[Handler::on("create", "on_create"), Handler::on("field", "on_size").with("field", "spec.size")],
+    );
     context.create(&kind, "one", json!({"size": 1}));
     context.handled(&kind, "one");
     context.merge(&kind, "one", json!({"spec": {"colour": "red"}}));
@@ -93,9 +104,17 @@ fn a_field_handler_sees_its_field_only(context: &TestContext<'_>) {
     context.merge(&kind, "one", json!({"spec": {"size": 2}}));
     let object = context.handled_again(&kind, "one");
     context.expect_no_more_calls("one", &["on_create#0", "on_size#0", "on_size#0"]);
-    assert_eq!(object["status"]["on_size/spec.size"], json!({"retry": 0, "size": 2}), "the id of a field handler has its field");
-    let changes: Vec<_> =
-        context.calls().into_iter().filter(|call| call.handler == "on_size").map(|call| (call.reason, call.change)).collect();
+    assert_eq!(
+        object["status"]["on_size/spec.size"],
+        json!({"retry": 0, "size": 2}),
+        "the id of a field handler has its field"
+    );
+    let changes: Vec<_> = context
+        .calls()
+        .into_iter()
+        .filter(|call| call.handler == "on_size")
+        .map(|call| (call.reason, call.change))
+        .collect();
     assert_eq!(changes[0], ("create".into(), [json!(null), json!(1), json!([["add", [], null, 1]])]));
     assert_eq!(changes[1], ("update".into(), [json!(1), json!(2), json!([["change", [], 1, 2]])]));
 }
@@ -111,8 +130,9 @@ fn an_event_handler_sees_every_event_and_writes_nothing(context: &TestContext<'_
     context.eventually("the change was seen", || (context.calls_of("late").len() == 2).then_some(()));
     context.delete(&kind, "late");
     context.eventually("the deletion was seen", || (context.calls_of("late").len() == 3).then_some(()));
-    let types_of =
-        |name: &str| -> Vec<String> { context.calls().into_iter().filter(|call| call.object == name).map(|call| call.reason).collect() };
+    let types_of = |name: &str| -> Vec<String> {
+        context.calls().into_iter().filter(|call| call.object == name).map(|call| call.reason).collect()
+    };
     assert_eq!(types_of("late"), ["ADDED", "MODIFIED", "DELETED"]);
     assert_eq!(types_of("early"), ["LISTED"]);
     let object = context.get(&kind, "early").expect("it was not touched");
@@ -127,7 +147,10 @@ fn a_temporary_error_is_retried_after_its_delay(context: &TestContext<'_>) {
         progress(object, "on_create").is_some_and(|record| record["retries"] == 1)
     });
     let record = progress(&between, "on_create").expect("the attempt is recorded");
-    assert_eq!((&record["purpose"], &record["success"], &record["failure"]), (&json!("create"), &json!(false), &json!(false)));
+    assert_eq!(
+        (&record["purpose"], &record["success"], &record["failure"]),
+        (&json!("create"), &json!(false), &json!(false))
+    );
     assert_eq!(record["message"], "not yet");
     let moment = |key: &str| -> jiff::Timestamp {
         let text = record[key].as_str().unwrap_or_else(|| panic!("`{key}` is a time: {record}"));
@@ -144,7 +167,10 @@ fn a_temporary_error_is_retried_after_its_delay(context: &TestContext<'_>) {
     context.expect_no_more_calls("one", &["on_create#0", "on_create#1", "on_create#2"]);
     let calls = context.calls();
     let pauses: Vec<f64> = calls.windows(2).map(|pair| pair[1].at.duration_since(pair[0].at).as_secs_f64()).collect();
-    assert!(pauses[0] >= 4.0 && pauses[0] < 14.0 && pauses[1] >= 3.0 && pauses[1] < 13.0, "pauses between attempts: {pauses:?}");
+    assert!(
+        pauses[0] >= 4.0 && pauses[0] < 14.0 && pauses[1] >= 3.0 && pauses[1] < 13.0,
+        "pauses between attempts: {pauses:?}"
+    );
     assert!(operator.log().contains("Handler 'on_create' failed temporarily: not yet"), "the log tells the failure");
 }
 
@@ -186,7 +212,10 @@ fn a_permanent_error_is_final_and_lets_the_next_change_through(context: &TestCon
 fn three_handlers_run_one_by_one_in_their_order(context: &TestContext<'_>) {
     let kind = context.thing();
     let record = context.record(&kind);
-    context.operator(&kind, &[Handler::on("create", "first"), Handler::on("create", "second"), Handler::on("create", "third")]);
+    context.operator(
+        &kind,
+        &[Handler::on("create", "first"), Handler::on("create", "second"), Handler::on("create", "third")],
+    );
     context.create(&kind, "one", json!({}));
     let object = context.handled(&kind, "one");
     context.expect_no_more_calls("one", &["first#0", "second#0", "third#0"]);
@@ -197,9 +226,14 @@ fn three_handlers_run_one_by_one_in_their_order(context: &TestContext<'_>) {
         .versions("one")
         .iter()
         .filter_map(|version| version.object.as_ref())
-        .map(|object| ["first", "second"].map(|id| progress(object, id).is_some_and(|record| record["success"] == true)).to_vec())
+        .map(|object| {
+            ["first", "second"].map(|id| progress(object, id).is_some_and(|record| record["success"] == true)).to_vec()
+        })
         .collect();
-    assert!(done.contains(&vec![true, false]) && done.contains(&vec![true, true]), "each success is stored before the next call: {done:?}");
+    assert!(
+        done.contains(&vec![true, false]) && done.contains(&vec![true, true]),
+        "each success is stored before the next call: {done:?}"
+    );
 }
 
 fn filters_keep_other_objects_out(context: &TestContext<'_>) {

@@ -1,10 +1,12 @@
-//! kopfd beside Python kopf 1.44.6: both run the same operator at the same time, each in its own namespace, and must do the same.
+//! kopfd beside Python kopf 1.44.6: both run the same operator at the same time, each in its own namespace, and must do
+//! the same.
 //!
-//! `tests/cluster/beside/` has a directory for each group of cases: the operator twice (`main.py`, and `operator.yaml` with `main.rhai`),
-//! and `cases.yaml` with the steps and the expected calls of each case. All cases of a group share one process of each engine, since Python
-//! needs a second to start. Handlers log their calls as `CALL <name> <JSON>`; proxies record the requests of both operators. Calls, requests,
-//! final objects, log messages, Kubernetes Events, answers of probes and exit codes must be equal. `differences.yaml` has the allowed
-//! differences. `KOPFD_BESIDE=text` selects cases by name.
+//! `tests/cluster/beside/` has a directory for each group of cases: the operator twice (`main.py`, and `operator.yaml`
+//! with `main.rhai`), and `cases.yaml` with the steps and the expected calls of each case. All cases of a group share
+//! one process of each engine, since Python needs a second to start. Handlers log their calls as `CALL <name> <JSON>`;
+//! proxies record the requests of both operators. Calls, requests, final objects, log messages, Kubernetes Events,
+//! answers of probes and exit codes must be equal. `differences.yaml` has the allowed differences. `KOPFD_BESIDE=text`
+//! selects cases by name.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -134,7 +136,8 @@ fn running_daemons_are_taken_over_from_each_other_after_a_crash(context: &TestCo
 }
 
 fn each_directory_is_a_group_of_cases(_: &TestContext<'_>) {
-    let entries = fs::read_dir(directory()).expect("the groups can be listed").map(|entry| entry.expect("an entry can be read"));
+    let entries =
+        fs::read_dir(directory()).expect("the groups can be listed").map(|entry| entry.expect("an entry can be read"));
     let found: BTreeSet<String> = entries
         .filter(|entry| entry.path().join("cases.yaml").exists())
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
@@ -154,8 +157,9 @@ const ATTEMPTS: usize = 3;
 
 /// Runs the operators of a group on all sides at the same time, and compares the sides.
 ///
-/// On a busy machine kopf sometimes misses a change for a minute, and then nothing can be compared; and each side can be late. Such a run is repeated
-/// when no other case needs all of the machine. Whatever the other sides do against the expectations, other than late, fails at once.
+/// On a busy machine kopf sometimes misses a change for a minute, and then nothing can be compared; and each side can
+/// be late. Such a run is repeated when no other case needs all of the machine. Whatever the other sides do against the
+/// expectations, other than late, fails at once.
 fn compare_engines(context: &TestContext<'_>, name: &str) {
     let mut group = Group::read(&directory(), name);
     if let Ok(chosen) = std::env::var("KOPFD_BESIDE") {
@@ -175,12 +179,16 @@ fn compare_engines(context: &TestContext<'_>, name: &str) {
             assert!(problems.is_empty(), "{}", problems.join("\n"));
             return;
         }
-        println!("{name}: attempt {attempt} is repeated, since the machine may have been too busy:\n{}", report.problems().join("\n"));
+        println!(
+            "{name}: attempt {attempt} is repeated, since the machine may have been too busy:\n{}",
+            report.problems().join("\n")
+        );
     }
 }
 
 fn run_sides(context: &TestContext<'_>, group: &Group, attempt: usize) -> Vec<Side> {
-    let sides: Vec<Side> = (0..group.sides.len()).map(|number| Side::new(context, &directory(), group, number, attempt)).collect();
+    let sides: Vec<Side> =
+        (0..group.sides.len()).map(|number| Side::new(context, &directory(), group, number, attempt)).collect();
     let outcomes: Vec<Result<(), String>> = thread::scope(|scope| {
         let running: Vec<_> = sides.iter().map(|side| scope.spawn(|| caught(|| side.run(group)))).collect();
         running.into_iter().map(|side| side.join().expect("panics are caught")).collect()

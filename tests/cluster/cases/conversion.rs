@@ -85,8 +85,9 @@ impl<'a, 'c> Archives<'a, 'c> {
 
     /// Waits until the API server converts: it reads changed definitions a moment later.
     fn wait_until_converting(&self) {
-        self.context
-            .eventually("the API server converts", || self.apply("v1beta1", "probe", &json!({}), &json!({"storage": {"size": 1}})).ok());
+        self.context.eventually("the API server converts", || {
+            self.apply("v1beta1", "probe", &json!({}), &json!({"storage": {"size": 1}})).ok()
+        });
         self.kubectl(&["delete", &self.resource("v1"), "probe"]).expect("the probe can be deleted");
     }
 }
@@ -95,27 +96,50 @@ fn objects_are_written_and_read_in_all_versions(context: &TestContext<'_>) {
     let archives = Archives::install(context);
     let operator = context.start(&archives.launch());
     archives.wait_until_converting();
-    archives.kubectl(&["apply", "-f", &archives.file("obj.yaml")]).expect("an object of the oldest version is accepted");
-    let newest =
-        context.eventually("the object is handled", || archives.get("v1", "mails").ok().filter(|object| object["status"]["total"] == 20));
+    archives
+        .kubectl(&["apply", "-f", &archives.file("obj.yaml")])
+        .expect("an object of the oldest version is accepted");
+    let newest = context.eventually("the object is handled", || {
+        archives.get("v1", "mails").ok().filter(|object| object["status"]["total"] == 20)
+    });
     assert_eq!(newest["spec"], json!({"volumes": [{"name": "data", "size": 20, "class": "cheap"}]}));
-    assert_eq!(archives.get("v1beta1", "mails").expect("it is read")["spec"], json!({"storage": {"size": 20, "class": "cheap"}}));
+    assert_eq!(
+        archives.get("v1beta1", "mails").expect("it is read")["spec"],
+        json!({"storage": {"size": 20, "class": "cheap"}})
+    );
     let oldest = archives.get("v1alpha1", "mails").expect("it is read");
-    assert_eq!((&oldest["spec"], &oldest["status"]), (&json!({"size": "20Gi", "class": "cheap"}), &json!({"total": 20})));
+    assert_eq!(
+        (&oldest["spec"], &oldest["status"]),
+        (&json!({"size": "20Gi", "class": "cheap"}), &json!({"total": 20}))
+    );
     assert_eq!(oldest["metadata"]["uid"], newest["metadata"]["uid"]);
     // What the old version has no place for survives a change in it.
     let volumes = json!({"volumes": [{"name": "first", "size": 5}, {"name": "second", "size": 7, "class": "fast"}]});
     archives.apply("v1", "pictures", &json!({}), &volumes).expect("an object of the newest version is accepted");
     archives
-        .kubectl(&["patch", &archives.resource("v1alpha1"), "pictures", "--type=merge", "-p", r#"{"spec": {"size": "9Gi"}}"#])
+        .kubectl(&[
+            "patch",
+            &archives.resource("v1alpha1"),
+            "pictures",
+            "--type=merge",
+            "-p",
+            r#"{"spec": {"size": "9Gi"}}"#,
+        ])
         .expect("patched");
-    let changed = context
-        .eventually("the change is handled", || archives.get("v1", "pictures").ok().filter(|object| object["status"]["total"] == 16));
-    assert_eq!(changed["spec"]["volumes"], json!([{"name": "first", "size": 9}, {"name": "second", "size": 7, "class": "fast"}]));
+    let changed = context.eventually("the change is handled", || {
+        archives.get("v1", "pictures").ok().filter(|object| object["status"]["total"] == 16)
+    });
+    assert_eq!(
+        changed["spec"]["volumes"],
+        json!([{"name": "first", "size": 9}, {"name": "second", "size": 7, "class": "fast"}])
+    );
     // A list has several objects in one review.
-    let listed: Value =
-        serde_json::from_str(&archives.kubectl(&["get", &archives.resource("v1alpha1"), "-o", "json"]).expect("listed")).expect("JSON");
-    let sizes: Vec<&Value> = listed["items"].as_array().expect("a list").iter().map(|item| &item["spec"]["size"]).collect();
+    let listed: Value = serde_json::from_str(
+        &archives.kubectl(&["get", &archives.resource("v1alpha1"), "-o", "json"]).expect("listed"),
+    )
+    .expect("JSON");
+    let sizes: Vec<&Value> =
+        listed["items"].as_array().expect("a list").iter().map(|item| &item["spec"]["size"]).collect();
     assert_eq!(sizes, ["20Gi", "9Gi"]);
     assert!(!operator.log().contains("ERROR"), "{}", operator.log());
     context.stop(&operator);
@@ -126,10 +150,14 @@ fn errors_of_conversions_are_shown_by_kubectl(context: &TestContext<'_>) {
     let operator = context.start(&archives.launch());
     archives.wait_until_converting();
     let key = format!("{}/volumes", archives.group);
-    let refused =
-        archives.apply("v1beta1", "broken", &json!({key: "{"}), &json!({"storage": {"size": 1}})).expect_err("it cannot be converted");
+    let refused = archives
+        .apply("v1beta1", "broken", &json!({key: "{"}), &json!({"storage": {"size": 1}}))
+        .expect_err("it cannot be converted");
     let expected = format!("conversion webhook for {}/v1beta1, Kind=Archive failed: ", archives.group);
-    assert!(refused.contains(&expected) && refused.contains("cannot be converted to") && refused.contains("json::parse"), "{refused}");
+    assert!(
+        refused.contains(&expected) && refused.contains("cannot be converted to") && refused.contains("json::parse"),
+        "{refused}"
+    );
     let log = operator.log();
     assert!(log.contains("Webhook 'convert' failed") && log.contains("archives.rhai"), "the log has the place: {log}");
     // Another object is converted all the same.
@@ -140,7 +168,9 @@ fn errors_of_conversions_are_shown_by_kubectl(context: &TestContext<'_>) {
 fn requests_for_other_versions_fail_while_the_operator_is_away(context: &TestContext<'_>) {
     let archives = Archives::install(context);
     let launch = archives.launch();
-    let early = archives.apply("v1beta1", "early", &json!({}), &json!({"storage": {"size": 1}})).expect_err("nobody converts yet");
+    let early = archives
+        .apply("v1beta1", "early", &json!({}), &json!({"storage": {"size": 1}}))
+        .expect_err("nobody converts yet");
     assert!(early.contains("conversion webhook for"), "{early}");
     let operator = context.start(&launch);
     archives.wait_until_converting();
@@ -148,7 +178,10 @@ fn requests_for_other_versions_fail_while_the_operator_is_away(context: &TestCon
     context.kill(&operator);
     let refused = archives.get("v1beta1", "a").expect_err("nobody converts");
     assert!(refused.contains("conversion webhook for") && refused.contains("connection refused"), "{refused}");
-    assert_eq!(archives.get("v1", "a").expect("the stored version needs no conversion")["spec"]["volumes"][0]["size"], 3);
+    assert_eq!(
+        archives.get("v1", "a").expect("the stored version needs no conversion")["spec"]["volumes"][0]["size"],
+        3
+    );
     // The next run has another port, which the API server is told.
     let operator = context.start(&launch);
     let again = context.eventually("conversions work again", || archives.get("v1beta1", "a").ok());
@@ -163,7 +196,8 @@ fn an_edited_definition_is_restored_and_stays_at_the_exit(context: &TestContext<
     let written = archives.conversion();
     assert!(written["webhook"]["clientConfig"]["caBundle"].is_string(), "{written}");
     let path = archives.definition_path();
-    let none = json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}, "metadata": {"labels": {"mine": "yes"}}});
+    let none =
+        json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}, "metadata": {"labels": {"mine": "yes"}}});
     context.client().merge(&path, &none);
     context.eventually("the edited definition is restored", || (archives.conversion() == written).then_some(()));
     let restored = context.client().get(&path).expect("it is there");

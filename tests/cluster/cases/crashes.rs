@@ -1,7 +1,9 @@
-//! Two hundred crashes at seeded random moments: no handler is lost, and none is called again after its success was stored.
+//! Two hundred crashes at seeded random moments: no handler is lost, and none is called again after its success was
+//! stored.
 //!
-//! Every call creates an object in the same store as the handled objects, so the revisions order calls and progress.
-//! A call is correct if the newest version of its object before it has no success of this handler and exactly its number of attempts.
+//! Every call creates an object in the same store as the handled objects, so the revisions order calls and progress. A
+//! call is correct if the newest version of its object before it has no success of this handler and exactly its number
+//! of attempts.
 
 use std::time::Duration;
 
@@ -54,7 +56,8 @@ enum Fate {
 }
 
 fn crashes(context: &TestContext<'_>, lane: u64) {
-    let from_environment = |name: &str, usual: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
+    let from_environment =
+        |name: &str, usual: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
     let crashes = from_environment("KOPFD_CLUSTER_KILLS", 200) / LANES;
     let seed = from_environment("KOPFD_CLUSTER_SEED", 1) * 100 + lane;
     let mut dice = StdRng::seed_from_u64(seed);
@@ -71,15 +74,19 @@ fn crashes(context: &TestContext<'_>, lane: u64) {
         push_on(context, &kind, &objects);
         // Most crashes happen during the work of an operator, some during its start.
         if dice.random_ratio(4, 5) {
-            context.eventually(&format!("a call after crash {number} (seed {seed})"), || (context.calls().len() > noted).then_some(()));
+            context.eventually(&format!("a call after crash {number} (seed {seed})"), || {
+                (context.calls().len() > noted).then_some(())
+            });
         }
         std::thread::sleep(Duration::from_millis(dice.random_range(0..700)));
         context.kill(&operator);
     }
     let _last = context.operator_of(Engine::under_test(), &kind, &handlers);
-    context.eventually_within(Duration::from_mins(3), &format!("everything is handled in the end (seed {seed})"), || {
-        push_on(context, &kind, &objects).then_some(())
-    });
+    context.eventually_within(
+        Duration::from_mins(3),
+        &format!("everything is handled in the end (seed {seed})"),
+        || push_on(context, &kind, &objects).then_some(()),
+    );
     std::thread::sleep(Duration::from_secs(2));
     let calls = context.calls();
     for (name, fate) in &objects {
@@ -101,7 +108,8 @@ fn spec(dice: &mut StdRng) -> Value {
     let mut steps = serde_json::Map::new();
     for handler in CREATION.iter().chain(&UPDATE).chain(&DELETION) {
         let failures = dice.random_range(0..3);
-        let mut plan: Vec<Value> = (0..failures).map(|_| json!({"temporary": f64::from(dice.random_range(1..8)) / 10.0})).collect();
+        let mut plan: Vec<Value> =
+            (0..failures).map(|_| json!({"temporary": f64::from(dice.random_range(1..8)) / 10.0})).collect();
         plan.push(json!({}));
         for step in &mut plan {
             step["sleep"] = json!(f64::from(dice.random_range(0..4)) / 10.0);
@@ -118,7 +126,8 @@ fn push_on(context: &TestContext<'_>, kind: &Kind, objects: &[(String, Fate)]) -
         let Some(object) = present.iter().find(|object| object["metadata"]["name"] == **name) else {
             return *fate == Fate::Deleted;
         };
-        let settled = is_handled(object) && last_handled(object).is_some_and(|essence| essence["spec"] == object["spec"]);
+        let settled =
+            is_handled(object) && last_handled(object).is_some_and(|essence| essence["spec"] == object["spec"]);
         match (fate, object["spec"]["size"].as_u64()) {
             _ if !settled || object["metadata"]["deletionTimestamp"].is_string() => false,
             (Fate::Created, _) | (Fate::Changed, Some(2)) => true,
@@ -141,19 +150,41 @@ fn check(name: &str, fate: Fate, calls: &[&Call], versions: &[Version], seed: u6
         Fate::Changed => [&CREATION[..], &UPDATE].concat(),
         Fate::Deleted => [&CREATION[..], &UPDATE, &DELETION].concat(),
     };
-    let report = || format!("{name} (seed {seed}): {:#?}", calls.iter().map(|call| (call.revision, call.short())).collect::<Vec<_>>());
+    let report = || {
+        format!(
+            "{name} (seed {seed}): {:#?}",
+            calls.iter().map(|call| (call.revision, call.short())).collect::<Vec<_>>()
+        )
+    };
     for handler in &expected {
         assert!(calls.iter().any(|call| call.handler == *handler), "{handler} was lost for {}", report());
     }
     for call in calls {
         assert!(expected.contains(&call.handler.as_str()), "{} had no reason for {}", call.short(), report());
-        let before = versions.iter().rev().find(|version| version.revision < call.revision).and_then(|version| version.object.as_ref());
+        let before = versions
+            .iter()
+            .rev()
+            .find(|version| version.revision < call.revision)
+            .and_then(|version| version.object.as_ref());
         let object = before.unwrap_or_else(|| panic!("{} was called for no object at all: {}", call.short(), report()));
         let stored = progress(object, &call.handler);
         let done = stored.as_ref().is_some_and(|record| record["success"] == true) || is_over(object, &call.handler);
-        assert!(!done, "{} at {} was repeated after its success was stored, for {}", call.short(), call.revision, report());
+        assert!(
+            !done,
+            "{} at {} was repeated after its success was stored, for {}",
+            call.short(),
+            call.revision,
+            report()
+        );
         let attempts = stored.and_then(|record| record["retries"].as_u64()).unwrap_or(0);
-        assert_eq!(call.retry, attempts, "{} at {} has another count than the object, for {}", call.short(), call.revision, report());
+        assert_eq!(
+            call.retry,
+            attempts,
+            "{} at {} has another count than the object, for {}",
+            call.short(),
+            call.revision,
+            report()
+        );
     }
 }
 

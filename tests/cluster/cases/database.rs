@@ -92,12 +92,16 @@ impl Observed<'_, '_> {
 
     /// Waits until the current spec is handled.
     fn handled(&self, what: &str) -> Value {
-        self.eventually(what, |object| is_handled(object) && last_handled(object).is_some_and(|essence| essence["spec"] == object["spec"]))
+        self.eventually(what, |object| {
+            is_handled(object) && last_handled(object).is_some_and(|essence| essence["spec"] == object["spec"])
+        })
     }
 
     /// Waits until all replicas are seen as ready.
     fn ready(&self, what: &str, replicas: u64) -> Value {
-        self.eventually(what, |object| object["status"]["state"] == "Ready" && object["status"]["readyReplicas"] == replicas)
+        self.eventually(what, |object| {
+            object["status"]["state"] == "Ready" && object["status"]["readyReplicas"] == replicas
+        })
     }
 
     fn edit(&self, spec: Value) {
@@ -133,7 +137,8 @@ fn a_database_lives_with_its_derived_rights(context: &TestContext<'_>) {
 
     let ready = database.ready("the database is ready", 2);
     assert_eq!(ready["status"]["endpoint"], "orders-db-db.production.svc.cluster.local:5432");
-    let since = check_conditions(&ready, [("Ready", "True", "DatabaseReady"), ("Available", "True", "DatabaseAvailable")]);
+    let since =
+        check_conditions(&ready, [("Ready", "True", "DatabaseReady"), ("Available", "True", "DatabaseAvailable")]);
     // The operator sees what it has written when its watch tells it, which may be after this case has seen it.
     context.eventually("the probe counts the database as ready", || {
         let (status, answer) = ask(&operator.endpoints(), "GET", "/healthz");
@@ -162,7 +167,9 @@ fn a_database_lives_with_its_derived_rights(context: &TestContext<'_>) {
     log_says(context, &operator, "The StatefulSet is made again.");
     let made_again = database.eventually("the new StatefulSet is ready", |_| {
         let made = context.client().get(&set);
-        made.is_some_and(|made| made["metadata"]["uid"] != before["metadata"]["uid"] && made["status"]["readyReplicas"] == 3)
+        made.is_some_and(|made| {
+            made["metadata"]["uid"] != before["metadata"]["uid"] && made["status"]["readyReplicas"] == 3
+        })
     });
     assert_eq!(database.children(&made_again).len(), 4, "it is a child again");
     database.ready("the database is ready with its new StatefulSet", 3);
@@ -174,14 +181,17 @@ fn a_database_lives_with_its_derived_rights(context: &TestContext<'_>) {
     }
     context.client().delete(&database.path());
     context.eventually("the database is gone", || context.client().get(&database.path()).is_none().then_some(()));
-    context.eventually_within(Duration::from_mins(2), "all children are gone", || database.children(&created).is_empty().then_some(()));
+    context.eventually_within(Duration::from_mins(2), "all children are gone", || {
+        database.children(&created).is_empty().then_some(())
+    });
     context.stop(&operator);
 }
 
 /// Applies the manifests of the deployment.
 fn check_deployment(context: &TestContext<'_>) {
     let deploy = example("database").join("deploy");
-    let [permissions, deployment] = ["rbac.yaml", "deployment.yaml"].map(|file| deploy.join(file).display().to_string());
+    let [permissions, deployment] =
+        ["rbac.yaml", "deployment.yaml"].map(|file| deploy.join(file).display().to_string());
     context.cluster().kubectl_ok(&["apply", "-f", &permissions]);
     context.cluster().kubectl_ok(&["apply", "-f", &deployment, "--dry-run=server"]);
 }
@@ -205,7 +215,10 @@ fn check_conditions(database: &Value, expected: [(&str, &str, &str); 2]) -> [Str
         let condition = &conditions[index];
         let text = |key: &str| condition[key].as_str().unwrap_or_default().to_owned();
         let (kind, status, reason) = expected[index];
-        assert_eq!((text("type"), text("status"), text("reason")), (kind.to_owned(), status.to_owned(), reason.to_owned()));
+        assert_eq!(
+            (text("type"), text("status"), text("reason")),
+            (kind.to_owned(), status.to_owned(), reason.to_owned())
+        );
         assert!(!text("message").is_empty(), "{condition}");
         let since = text("lastTransitionTime");
         since.parse::<jiff::Timestamp>().expect("the time can be read");
@@ -215,7 +228,8 @@ fn check_conditions(database: &Value, expected: [(&str, &str, &str); 2]) -> [Str
 
 fn an_operator_without_a_right_tells_it_and_does_everything_else(context: &TestContext<'_>) {
     let launch = context.with_derived_rights(launch(context));
-    let account = launch.kubeconfig.parent().and_then(|path| path.file_name()).expect("the account has a directory").to_owned();
+    let account =
+        launch.kubeconfig.parent().and_then(|path| path.file_name()).expect("the account has a directory").to_owned();
     let role = format!(
         "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles/{}",
         context.namespace,
@@ -227,13 +241,16 @@ fn an_operator_without_a_right_tells_it_and_does_everything_else(context: &TestC
     rules.retain(|rule| rule["resources"] != json!(["statefulsets/scale"]));
     assert_eq!(rules.len() + 1, before, "{rules:#?}");
     context.client().merge(&role, &json!({"rules": rules}));
-    let attributes =
-        json!({"namespace": context.namespace, "group": "apps", "resource": "statefulsets", "subresource": "scale", "verb": "patch"});
+    let attributes = json!({"namespace": context.namespace, "group": "apps", "resource": "statefulsets", "subresource": "scale", "verb": "patch"});
     let account = account.to_str().expect("the name of an account is a text");
     context.eventually("the right is taken away", || (!context.is_allowed(account, &attributes)).then_some(()));
     let operator = context.start(&Launch { has_derived_rights: false, ..launch });
     log_says(context, &operator, "resources: [statefulsets/scale]");
-    assert!(operator.log().contains(&format!("in a Role of the namespace {}", context.namespace)), "{}", operator.log());
+    assert!(
+        operator.log().contains(&format!("in a Role of the namespace {}", context.namespace)),
+        "{}",
+        operator.log()
+    );
     assert!(!operator.log().contains("persistentvolumeclaims"), "nothing else is missing");
     // What needs other rights is done; what needs this one is tried again.
     let kind = DATABASE.kind();

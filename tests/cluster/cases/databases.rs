@@ -1,4 +1,5 @@
-//! The example of database users with a real PostgreSQL and a real MariaDB: its promises, and what is left when it is killed between any two steps.
+//! The example of database users with a real PostgreSQL and a real MariaDB: its promises, and what is left when it is
+//! killed between any two steps.
 
 use std::cell::RefCell;
 use std::fs;
@@ -43,15 +44,21 @@ fn the_database_users_example_keeps_its_promises_on_mariadb(context: &TestContex
 }
 
 // The steps on PostgreSQL have more statements, so the kills are divided into cases that run side by side.
-fn the_database_users_example_survives_kills_after_every_first_statement_of_three_of_postgresql(context: &TestContext<'_>) {
+fn the_database_users_example_survives_kills_after_every_first_statement_of_three_of_postgresql(
+    context: &TestContext<'_>,
+) {
     Setting::new(context, Product::Postgres).kills(1, 3);
 }
 
-fn the_database_users_example_survives_kills_after_every_second_statement_of_three_of_postgresql(context: &TestContext<'_>) {
+fn the_database_users_example_survives_kills_after_every_second_statement_of_three_of_postgresql(
+    context: &TestContext<'_>,
+) {
     Setting::new(context, Product::Postgres).kills(2, 3);
 }
 
-fn the_database_users_example_survives_kills_after_every_third_statement_of_three_of_postgresql(context: &TestContext<'_>) {
+fn the_database_users_example_survives_kills_after_every_third_statement_of_three_of_postgresql(
+    context: &TestContext<'_>,
+) {
     Setting::new(context, Product::Postgres).kills(3, 3);
 }
 
@@ -203,7 +210,11 @@ impl<'c> Setting<'c> {
         // Timers set the password, too, in the meantime.
         for trigger in 0..10 {
             let before = self.password("shop-app");
-            context.merge(&self.users, "shop-app", json!({"spec": {"rotation": {"trigger": format!("leaked {trigger}")}}}));
+            context.merge(
+                &self.users,
+                "shop-app",
+                json!({"spec": {"rotation": {"trigger": format!("leaked {trigger}")}}}),
+            );
             self.await_ready(&self.users, "shop-app");
             assert_ne!(self.password("shop-app"), before);
             self.server.ask_as("shop_app", &before, "shop", "SELECT 1").expect_err("the earlier password has ended");
@@ -233,8 +244,13 @@ impl<'c> Setting<'c> {
         }
         context.delete(&self.databases, "shop");
         context.gone(&self.databases, "shop");
-        assert_eq!(self.server.ask("shop", "SELECT count(*) FROM goods").unwrap(), "3", "the retained database has all of it");
-        let drop = if self.server.product == Product::Postgres { "DROP ROLE shop_taken" } else { "DROP USER shop_taken" };
+        assert_eq!(
+            self.server.ask("shop", "SELECT count(*) FROM goods").unwrap(),
+            "3",
+            "the retained database has all of it"
+        );
+        let drop =
+            if self.server.product == Product::Postgres { "DROP ROLE shop_taken" } else { "DROP USER shop_taken" };
         self.server.ask("", drop).unwrap();
         let roles = if self.server.product == Product::Postgres { "3|1" } else { "0|1" };
         assert_eq!(self.left(), roles);
@@ -242,7 +258,8 @@ impl<'c> Setting<'c> {
         assert!(!operator.log().contains(&before) && !operator.log().contains(PASSWORD), "no password is in the log");
     }
 
-    /// Lets the objects live from their creation to their deletion, in two steps, or in four with a user. Each is done as the given function likes.
+    /// Lets the objects live from their creation to their deletion, in two steps, or in four with a user. Each is done
+    /// as the given function likes.
     fn live(&self, has_user: bool, mut step: impl FnMut(&dyn Fn(), &dyn Fn() -> bool)) {
         let context = self.context;
         step(&|| self.database("shop", "Delete"), &|| self.ready(&self.databases, "shop").is_some());
@@ -267,7 +284,8 @@ impl<'c> Setting<'c> {
         }
     }
 
-    /// Kills the operator after the n-th statement of each step, before it has its answer, for all n from a first one at intervals.
+    /// Kills the operator after the n-th statement of each step, before it has its answer, for all n from a first one
+    /// at intervals.
     fn kills(&self, first: usize, interval: usize) {
         let context = self.context;
         let proxy = Proxy::open(self.server.product, self.server.port);
@@ -282,7 +300,9 @@ impl<'c> Setting<'c> {
             self.live(has_user, |act, is_done| {
                 proxy.hold_after(statement);
                 act();
-                context.eventually("the statement is held, or the step is done", || (proxy.holds() || is_done()).then_some(()));
+                context.eventually("the statement is held, or the step is done", || {
+                    (proxy.holds() || is_done()).then_some(())
+                });
                 killed.push(proxy.holds());
                 if proxy.holds() {
                     context.kill(&operator.borrow());

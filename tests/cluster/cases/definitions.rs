@@ -8,8 +8,10 @@ use super::cases;
 use super::uninstall::{extend, kopfd, texts};
 use crate::harness::{Case, Engine, Handler, Kind, Launch, Operator, TestContext};
 
-pub(crate) const CASES: &[Case] =
-    cases![a_definition_that_takes_something_away_is_not_applied, definitions_are_created_and_widened_and_only_force_narrows_them,];
+pub(crate) const CASES: &[Case] = cases![
+    a_definition_that_takes_something_away_is_not_applied,
+    definitions_are_created_and_widened_and_only_force_narrows_them,
+];
 
 /// Returns a definition with versions of one schema; the first one is stored.
 fn definition(kind: &Kind, versions: &[&str], fields: &Value) -> Value {
@@ -41,7 +43,8 @@ impl<'a> Changing<'a> {
     }
 
     fn declare(&self, definition: &Value) {
-        std::fs::write(self.launch.source.join("crd.json"), definition.to_string()).expect("the directory of an operator can be written");
+        std::fs::write(self.launch.source.join("crd.json"), definition.to_string())
+            .expect("the directory of an operator can be written");
     }
 
     fn start(&self, options: &[&str], variables: &[(&str, &str)]) -> Rc<Operator> {
@@ -53,7 +56,8 @@ impl<'a> Changing<'a> {
     /// Runs the operator, which must end with an error, and returns its messages.
     fn refused(&self, options: &[&str]) -> String {
         let source = self.launch.source.to_str().expect("our own paths are UTF-8");
-        let arguments = [&["run", source, "--standalone", "-n", &self.context.namespace, "--apply-crds"], options].concat();
+        let arguments =
+            [&["run", source, "--standalone", "-n", &self.context.namespace, "--apply-crds"], options].concat();
         let done = kopfd(self.context, &arguments);
         assert_eq!(done.status.code(), Some(1), "{}", texts(&done));
         texts(&done)
@@ -80,7 +84,12 @@ impl<'a> Changing<'a> {
 }
 
 fn names(definition: &Value) -> Vec<&str> {
-    definition["spec"]["versions"].as_array().into_iter().flatten().filter_map(|version| version["name"].as_str()).collect()
+    definition["spec"]["versions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|version| version["name"].as_str())
+        .collect()
 }
 
 fn definitions_are_created_and_widened_and_only_force_narrows_them(context: &TestContext<'_>) {
@@ -95,7 +104,10 @@ fn definitions_are_created_and_widened_and_only_force_narrows_them(context: &Tes
     context.stop(&operator);
     let created = changing.stored();
     let managers = created["metadata"]["managedFields"].as_array().expect("the server keeps the managers");
-    assert!(managers.iter().any(|manager| manager["manager"] == "kopfd" && manager["operation"] == "Apply"), "{managers:?}");
+    assert!(
+        managers.iter().any(|manager| manager["manager"] == "kopfd" && manager["operation"] == "Apply"),
+        "{managers:?}"
+    );
     // The fields of others stay.
     client.merge(&kind.definition_path(), &json!({"metadata": {"labels": {"owner": "others"}}}));
 
@@ -110,29 +122,45 @@ fn definitions_are_created_and_widened_and_only_force_narrows_them(context: &Tes
 
     // An unchanged definition is not written again.
     let operator = changing.start(&["--apply-crds"], &[]);
-    context.eventually("the operator compares the definition", || operator.log().contains(" is as declared.").then_some(()));
+    context.eventually("the operator compares the definition", || {
+        operator.log().contains(" is as declared.").then_some(())
+    });
     changing.handle("v2", "third", &json!({"size": 3}));
     context.stop(&operator);
     assert_eq!(changing.stored()["metadata"]["resourceVersion"], wider["metadata"]["resourceVersion"]);
 
     changing.declare(&definition(&kind, &["v1"], &one));
     let message = changing.refused(&[]);
-    assert!(message.contains("version v2 is removed") && message.contains("v1.spec.note: the field is removed"), "{message}");
+    assert!(
+        message.contains("version v2 is removed") && message.contains("v1.spec.note: the field is removed"),
+        "{message}"
+    );
     assert!(message.contains("mend the definition, or apply it all the same by `--force`"), "{message}");
-    assert_eq!(changing.stored()["metadata"]["resourceVersion"], wider["metadata"]["resourceVersion"], "nothing is applied");
+    assert_eq!(
+        changing.stored()["metadata"]["resourceVersion"],
+        wider["metadata"]["resourceVersion"],
+        "nothing is applied"
+    );
 
     let operator = changing.start(&["--apply-crds", "--force"], &[]);
     context.eventually("the narrower definition is applied", || (names(&changing.stored()) == ["v1"]).then_some(()));
     changing.handle("v1", "fourth", &json!({"size": 4}));
     context.stop(&operator);
-    assert_eq!(context.get(&kind, "second").expect("objects stay")["spec"], json!({"size": 2}), "the server drops the removed field");
+    assert_eq!(
+        context.get(&kind, "second").expect("objects stay")["spec"],
+        json!({"size": 2}),
+        "the server drops the removed field"
+    );
 
     // The server does not let a version go that objects are stored in.
     changing.declare(&definition(&kind, &["v2"], &one));
     let before = changing.stored();
     let message = changing.refused(&["--force"]);
     assert!(message.contains(&format!("cannot apply the definition of {}", kind.selector())), "{message}");
-    assert!(message.contains("status.storedVersions[0]: Invalid value: \"v1\": missing from spec.versions"), "{message}");
+    assert!(
+        message.contains("status.storedVersions[0]: Invalid value: \"v1\": missing from spec.versions"),
+        "{message}"
+    );
     assert!(message.contains("hint: objects may be stored in a version that is removed"), "{message}");
     assert_eq!(changing.stored()["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
 }
@@ -152,7 +180,9 @@ fn a_definition_that_takes_something_away_is_not_applied(context: &TestContext<'
     let message = changing.refused(&[]);
     assert!(message.contains("v1.spec: unknown fields are dropped"), "{message}");
     assert_eq!(
-        changing.stored().pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-preserve-unknown-fields"),
+        changing
+            .stored()
+            .pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-preserve-unknown-fields"),
         Some(&json!(true))
     );
     assert!(context.client().get(&new.definition_path()).is_none(), "nothing is applied");

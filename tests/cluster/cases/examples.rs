@@ -89,7 +89,8 @@ fn apply_object(context: &TestContext<'_>, name: &str) {
 /// Returns the start options of an example with the derived rights and further options.
 fn launch_with(context: &TestContext<'_>, name: &str, options: &[&str]) -> Launch {
     let launch = context.launch_source(&example(name).join("operator.yaml"));
-    context.with_derived_rights(Launch { options: options.iter().map(|option| (*option).to_owned()).collect(), ..launch })
+    context
+        .with_derived_rights(Launch { options: options.iter().map(|option| (*option).to_owned()).collect(), ..launch })
 }
 
 /// Copies an example into the directory of the case.
@@ -100,7 +101,8 @@ fn copy_example(context: &TestContext<'_>, name: &str) -> PathBuf {
     copy
 }
 
-/// Returns the start options of a copy of an example, with texts of its files replaced: its times are too long for a case.
+/// Returns the start options of a copy of an example, with texts of its files replaced: its times are too long for a
+/// case.
 pub(crate) fn launch_copy(context: &TestContext<'_>, name: &str, changes: &[(&str, &str, &str)]) -> Launch {
     let copy = copy_example(context, name);
     for (file, text, replacement) in changes {
@@ -135,8 +137,9 @@ fn the_children_example_makes_a_job_that_is_deleted_with_its_parent(context: &Te
     let owner = &job["metadata"]["ownerReferences"][0];
     assert_eq!((&owner["uid"], &owner["kind"]), (&parent["metadata"]["uid"], &json!("KopfdExample")));
     context.delete(&SMALL.kind(), "parent");
-    context
-        .eventually_within(Duration::from_mins(2), "the job goes with its parent", || context.client().get(&path).is_none().then_some(()));
+    context.eventually_within(Duration::from_mins(2), "the job goes with its parent", || {
+        context.client().get(&path).is_none().then_some(())
+    });
 }
 
 fn the_errors_of_the_exceptions_example_match_its_table(context: &TestContext<'_>) {
@@ -169,7 +172,10 @@ fn the_handlers_example_calls_each_handler_for_its_cause(context: &TestContext<'
     log_says(context, &operator, "The size goes from 1 to 2.");
     context.merge(&kind, "lifetime", json!({"spec": {"colour": "blue"}}));
     let object = context.handled_again(&kind, "lifetime");
-    assert_eq!((&object["status"]["on_create"], &object["status"]["on_update"]), (&json!({"size": 1}), &json!({"changes": 1})));
+    assert_eq!(
+        (&object["status"]["on_create"], &object["status"]["on_update"]),
+        (&json!({"size": 1}), &json!({"changes": 1}))
+    );
     assert_eq!(operator.log().matches("The size goes").count(), 2, "the field handler sees its field only");
     context.stop(&operator);
     let second = context.start(&launch_with(context, "05-handlers", &[]));
@@ -215,11 +221,21 @@ fn the_events_example_reports_pods_without_changing_them(context: &TestContext<'
 fn the_filtering_example_calls_only_matching_handlers(context: &TestContext<'_>) {
     let kind = SMALL.kind();
     run(context, "11-filtering");
-    let called = |object: &Value| -> Vec<String> { object["status"].as_object().expect("there are results").keys().cloned().collect() };
-    let mut expected =
-        ["by_absence", "by_choice", "by_expression", "by_label", "by_length", "by_pattern", "by_presence", "by_value/spec.mode"]
-            .map(String::from)
-            .to_vec();
+    let called = |object: &Value| -> Vec<String> {
+        object["status"].as_object().expect("there are results").keys().cloned().collect()
+    };
+    let mut expected = [
+        "by_absence",
+        "by_choice",
+        "by_expression",
+        "by_label",
+        "by_length",
+        "by_pattern",
+        "by_presence",
+        "by_value/spec.mode",
+    ]
+    .map(String::from)
+    .to_vec();
     assert_eq!(called(&context.handled(&kind, "choosy")), expected);
     context.merge(&kind, "choosy", json!({"spec": {"mode": "slow", "replicas": 5}}));
     expected.extend(["by_change/spec.mode", "by_growth/spec.replicas"].map(String::from));
@@ -236,7 +252,8 @@ fn the_hooks_example_calls_its_functions_in_their_order(context: &TestContext<'_
     let served = format!("{}/served", context.namespace);
     context.eventually("the pod is served", || {
         let (status, answer) = ask(&operator.endpoints(), "GET", "/healthz");
-        (status == 200 && answer.ends_with(&json!({"served_count": 1, "served_pods": [served]}).to_string())).then_some(())
+        (status == 200 && answer.ends_with(&json!({"served_count": 1, "served_pods": [served]}).to_string()))
+            .then_some(())
     });
     context.stop(&operator);
     let log = operator.log();
@@ -289,7 +306,9 @@ fn the_daemons_example_follows_its_object(context: &TestContext<'_>) {
     let endpoints = second.endpoints();
     // The daemon compares the size with the one at its start.
     let is_running = "handler=\"watch_size\",type=\"daemon\",state=\"calling\"} 1";
-    context.eventually("the daemon runs again", || ask(&endpoints, "GET", "/metrics").1.contains(is_running).then_some(()));
+    context.eventually("the daemon runs again", || {
+        ask(&endpoints, "GET", "/metrics").1.contains(is_running).then_some(())
+    });
     context.merge(&kind, "watched", json!({"spec": {"size": 3}}));
     log_says(context, &second, "to 3.");
     context.delete(&kind, "watched");
@@ -314,16 +333,23 @@ fn the_timers_example_calls_its_functions_at_their_times(context: &TestContext<'
     context.merge(&kind, "timed", json!({"spec": {"size": 2}}));
     context.merge(&kind, "timed", json!({"spec": {"size": 3}}));
     log_says(context, &operator, "The size has settled at 3.");
-    context.object(&kind, "timed", "is called every two seconds", |object| object["status"]["every_minute"]["calls"].as_u64() >= Some(4));
+    context.object(&kind, "timed", "is called every two seconds", |object| {
+        object["status"]["every_minute"]["calls"].as_u64() >= Some(4)
+    });
     log_says(context, &operator, "Good morning.");
     let log = operator.log();
     assert!(!log.contains("The size has settled at 2."), "the object was not quiet:\n{log}");
-    assert_eq!(log.matches("Timer 'every_minute' failed temporarily: not yet").count(), 1, "one attempt is repeated:\n{log}");
+    assert_eq!(
+        log.matches("Timer 'every_minute' failed temporarily: not yet").count(),
+        1,
+        "one attempt is repeated:\n{log}"
+    );
     context.delete(&kind, "timed");
     context.gone(&kind, "timed");
 }
 
-/// Returns the start options of the schedules example with ticks every few seconds, and with its report in the namespace of the case.
+/// Returns the start options of the schedules example with ticks every few seconds, and with its report in the
+/// namespace of the case.
 pub(crate) fn launch_schedules(context: &TestContext<'_>) -> Launch {
     let namespace = format!("namespace: \"{}\"", context.namespace);
     let changes = [
@@ -339,9 +365,10 @@ fn the_schedules_example_keeps_house(context: &TestContext<'_>) {
     let create = |name: &str, team: &str, expires: Option<&str>| {
         let annotations = expires.map(|expires| json!({"housekeeping/expires": expires})).unwrap_or_default();
         let metadata = json!({"name": name, "labels": {"housekeeping/team": team}, "annotations": annotations});
-        context
-            .client()
-            .create(&maps.collection(&context.namespace), &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}));
+        context.client().create(
+            &maps.collection(&context.namespace),
+            &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}),
+        );
     };
     create("draft", "web", Some("2024-03-01T12:20:00Z"));
     create("kept", "web", Some("2124-03-01T12:20:00Z"));
@@ -349,7 +376,8 @@ fn the_schedules_example_keeps_house(context: &TestContext<'_>) {
     let operator = context.start(&context.with_derived_rights(launch_schedules(context)));
     context.gone(&maps, "draft");
     log_says(context, &operator, &format!("{}/draft has expired.", context.namespace));
-    let report = context.object(&maps, "report", "counts the teams", |object| object["data"] == json!({"web": "1", "shop": "1"}));
+    let report = context
+        .object(&maps, "report", "counts the teams", |object| object["data"] == json!({"web": "1", "shop": "1"}));
     context.object(&maps, "report", "is made at the next tick, too", |object| {
         object["metadata"]["annotations"]["housekeeping/of"] != report["metadata"]["annotations"]["housekeeping/of"]
     });
@@ -391,17 +419,24 @@ fn the_operators_of_the_peering_example_pause_for_each_other(context: &TestConte
     context.stop(&first);
 }
 
-/// Copies the admission example with a kind of its own, since webhooks see the requests of all cases, and with a free port.
+/// Copies the admission example with a kind of its own, since webhooks see the requests of all cases, and with a free
+/// port.
 pub(crate) fn copy_admission(context: &TestContext<'_>) -> PathBuf {
     let copy = copy_example(context, "17-admission");
     let (group, short_name) = (format!("{}.kopfd.dev", context.namespace), format!("guarded-{}", context.namespace));
     let files = ["crd.yaml", "obj.yaml", "operator.yaml", "scenarios/admission.yaml", "scenarios/disturbed.yaml"];
     for file in files.map(|file| copy.join(file)) {
         let text = std::fs::read_to_string(&file).expect("the example has this file");
-        let text = text.replace("kopfd.dev", &group).replace("KopfdExample", GUARDED.0).replace("kopfdexample", &GUARDED.0.to_lowercase());
+        let text = text
+            .replace("kopfd.dev", &group)
+            .replace("KopfdExample", GUARDED.0)
+            .replace("kopfdexample", &GUARDED.0.to_lowercase());
         // The manifest and the scenarios themselves are of kopfd's group.
         let text = ["Operator", "Scenario"].iter().fold(text, |text, kind| {
-            text.replace(&format!("apiVersion: {group}/v1\nkind: {kind}"), &format!("apiVersion: kopfd.dev/v1\nkind: {kind}"))
+            text.replace(
+                &format!("apiVersion: {group}/v1\nkind: {kind}"),
+                &format!("apiVersion: kopfd.dev/v1\nkind: {kind}"),
+            )
         });
         let text = text.replace("kex", &short_name).replace("port: 9443, host: localhost", "addr: 127.0.0.1");
         std::fs::write(&file, text).expect("our own copy can be written");
@@ -434,10 +469,15 @@ fn the_admission_example_reviews_and_changes_objects(context: &TestContext<'_>) 
     let applied = context.cluster().kubectl(&["apply", "-n", &context.namespace, "-f", &object]);
     let warnings = String::from_utf8_lossy(&applied.stderr).into_owned();
     assert!(applied.status.success(), "{warnings}");
-    for warning in ["Accessing as user-agent: kube-apiserver-admission", "SSL peer is not identified.", "You are admin."] {
+    for warning in
+        ["Accessing as user-agent: kube-apiserver-admission", "SSL peer is not identified.", "You are admin."]
+    {
         assert!(warnings.contains(&format!("Warning: {warning}")), "{warning} is missing: {warnings}");
     }
-    assert_eq!(context.get(&kind, "admitted").expect("it is there")["spec"], json!({"field": "value", "injected": 123}));
+    assert_eq!(
+        context.get(&kind, "admitted").expect("it is there")["spec"],
+        json!({"field": "value", "injected": 123})
+    );
     context.delete(&kind, "admitted");
     context.stop(&operator);
 }
@@ -446,7 +486,13 @@ fn the_requests_to_the_hooks_example_touch_its_objects(context: &TestContext<'_>
     let kind = Kind::of_group("example.com").named("Mirror", "mirrors");
     apply_definition(context, "hooks");
     // Secrets without a namespace are those of the operator's own.
-    context.cluster().kubectl_ok(&["apply", "-n", "default", "-f", &example("hooks").join("secret.yaml").display().to_string()]);
+    context.cluster().kubectl_ok(&[
+        "apply",
+        "-n",
+        "default",
+        "-f",
+        &example("hooks").join("secret.yaml").display().to_string(),
+    ]);
     let operator = context.start(&launch_with(context, "hooks", &[LIVENESS]));
     log_says(context, &operator, " watches ");
     apply_object(context, "hooks");
@@ -459,7 +505,12 @@ fn the_requests_to_the_hooks_example_touch_its_objects(context: &TestContext<'_>
     assert_eq!(refresh("not-a-real-token", "other").0, 404);
     assert_eq!(refresh("wrong", "hello").0, 403);
     let push = json!({"after": "6dcb09b", "repository": {"full_name": "octocat/hello-world"}});
-    let form = Signature { header: String::new(), algorithm: Algorithm::Sha256, prefix: "sha256=".to_owned(), encoding: Encoding::Hex };
+    let form = Signature {
+        header: String::new(),
+        algorithm: Algorithm::Sha256,
+        prefix: "sha256=".to_owned(),
+        encoding: Encoding::Hex,
+    };
     let signature = form.sign(b"It's a Secret to Everybody", push.to_string().as_bytes());
     let headers = format!("X-GitHub-Event: push\r\nX-GitHub-Delivery: 1\r\nX-Hub-Signature-256: {signature}");
     assert_eq!(send(&address, &headers, "POST", "/github", Some(&push)), (200, json!({"touched": 1})));

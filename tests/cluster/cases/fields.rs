@@ -31,7 +31,8 @@ fn built_in_kinds_have_the_fields_that_they_have_on_a_real_server(context: &Test
     for group in groups {
         let path = format!("/openapi/v3/{group}");
         let described = components(&ours(&path));
-        let real = components(&context.client().get(&path).unwrap_or_else(|| panic!("the real server describes {group}")));
+        let real =
+            components(&context.client().get(&path).unwrap_or_else(|| panic!("the real server describes {group}")));
         for (name, fields) in &described {
             known += fields.len();
             match real.get(name) {
@@ -49,15 +50,22 @@ fn built_in_kinds_have_the_fields_that_they_have_on_a_real_server(context: &Test
 
 async fn get(embedded: &Embedded, path: &str) -> Value {
     let request = Request::get(path).body(Bytes::new()).expect("a request");
-    let body = embedded.send(RequestUser::Administrator, request).await.into_body().collect().await.expect("an answer in this process");
+    let body = embedded
+        .send(RequestUser::Administrator, request)
+        .await
+        .into_body()
+        .collect()
+        .await
+        .expect("an answer in this process");
     serde_json::from_slice(&body.to_bytes()).expect("descriptions are JSON")
 }
 
 /// Returns the fields of all schemas, with their types.
 fn components(document: &Value) -> BTreeMap<String, BTreeMap<String, String>> {
     let schemas = document["components"]["schemas"].as_object().expect("a description has schemas");
-    let fields =
-        |schema: &Value| schema["properties"].as_object().map(|all| all.iter().map(|(name, one)| (name.clone(), of(one))).collect());
+    let fields = |schema: &Value| {
+        schema["properties"].as_object().map(|all| all.iter().map(|(name, one)| (name.clone(), of(one))).collect())
+    };
     let all = schemas.iter().filter(|(name, _)| !name.ends_with("List") && !name.contains(".apiextensions"));
     all.filter_map(|(name, schema)| Some((name.clone(), fields(schema)?))).collect()
 }
@@ -69,7 +77,9 @@ fn of(schema: &Value) -> String {
     }
     match schema["type"].as_str() {
         Some("array") => format!("[]{}", of(&schema["items"])),
-        Some("object") if schema["additionalProperties"].is_object() => format!("map of {}", of(&schema["additionalProperties"])),
+        Some("object") if schema["additionalProperties"].is_object() => {
+            format!("map of {}", of(&schema["additionalProperties"]))
+        }
         Some(name) => schema["format"].as_str().map_or_else(|| name.to_owned(), |format| format!("{name} {format}")),
         None => "anything".to_owned(),
     }
@@ -81,5 +91,7 @@ fn differ(name: &str, real: &BTreeMap<String, String>, ours: &BTreeMap<String, S
     let nothing = "nothing".to_owned();
     let of = |fields: &BTreeMap<String, String>, field: &String| fields.get(field).unwrap_or(&nothing).clone();
     let all = all.into_iter().map(|field| (field, of(real, field), of(ours, field)));
-    all.filter(|(_, real, ours)| real != ours).map(|(field, real, ours)| format!("{name}.{field} is {real}, here {ours}")).collect()
+    all.filter(|(_, real, ours)| real != ours)
+        .map(|(field, real, ours)| format!("{name}.{field} is {real}, here {ours}"))
+        .collect()
 }

@@ -1,4 +1,5 @@
-//! Various kinds: without a status subresource, cluster-scoped, built-in, appearing late, forbidden; and namespaces by pattern.
+//! Various kinds: without a status subresource, cluster-scoped, built-in, appearing late, forbidden; and namespaces by
+//! pattern.
 
 use serde_json::{Value, json};
 
@@ -37,7 +38,8 @@ fn a_kind_without_a_status_subresource_is_handled(context: &TestContext<'_>) {
 fn objects_outside_of_namespaces_are_handled(context: &TestContext<'_>) {
     let kind = context.own_kind().cluster_scoped();
     context.install(&kind);
-    let launch = Launch { namespaces: Vec::new(), ..context.launch(Engine::under_test(), std::slice::from_ref(&kind), &life()) };
+    let launch =
+        Launch { namespaces: Vec::new(), ..context.launch(Engine::under_test(), std::slice::from_ref(&kind), &life()) };
     context.start(&launch);
     context.create(&kind, "one", json!({"size": 1}));
     context.handled(&kind, "one");
@@ -67,7 +69,10 @@ fn config_maps_are_handled(context: &TestContext<'_>) {
 
 fn pods_are_handled(context: &TestContext<'_>) {
     let kind = Kind::core("Pod", "pods", true);
-    context.operator(&kind, &[Handler::on("event", "on_event"), Handler::on("create", "on_create"), Handler::on("delete", "on_delete")]);
+    context.operator(
+        &kind,
+        &[Handler::on("event", "on_event"), Handler::on("create", "on_create"), Handler::on("delete", "on_delete")],
+    );
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"},
         "spec": {"containers": [{"name": "only", "image": "none"}], "terminationGracePeriodSeconds": 0},
@@ -80,24 +85,31 @@ fn pods_are_handled(context: &TestContext<'_>) {
     let calls = context.calls_of("one");
     assert_eq!(calls.iter().filter(|call| *call == "on_create#0").count(), 1, "{calls:?}");
     assert_eq!(calls.iter().filter(|call| *call == "on_delete#0").count(), 1, "{calls:?}");
-    assert_eq!(calls.first().map(String::as_str), Some("on_event#0"), "the event comes before its consequences: {calls:?}");
+    assert_eq!(
+        calls.first().map(String::as_str),
+        Some("on_event#0"),
+        "the event comes before its consequences: {calls:?}"
+    );
 }
 
 fn a_foreign_finalizer_is_kept(context: &TestContext<'_>) {
     let kind = context.thing();
     context.operator(&kind, &life());
     let theirs = "somebody.test/else";
-    let object =
-        json!({"apiVersion": kind.api_version(), "kind": kind.name, "metadata": {"name": "one", "finalizers": [theirs]}, "spec": {}});
+    let object = json!({"apiVersion": kind.api_version(), "kind": kind.name, "metadata": {"name": "one", "finalizers": [theirs]}, "spec": {}});
     context.client().create(&kind.collection(&context.namespace), &object);
     context.handled(&kind, "one");
     context.delete(&kind, "one");
-    let released = context
-        .object(&kind, "one", "is released by us", |object| !has_finalizer(object) && object["metadata"]["deletionTimestamp"].is_string());
+    let released = context.object(&kind, "one", "is released by us", |object| {
+        !has_finalizer(object) && object["metadata"]["deletionTimestamp"].is_string()
+    });
     assert_eq!(released["metadata"]["finalizers"], json!([theirs]));
     context.merge(&kind, "one", json!({"spec": {"size": 1}}));
     context.expect_no_more_calls("one", &["on_create#0", "on_delete#0"]);
-    assert_eq!(context.get(&kind, "one").expect("another finalizer keeps it")["metadata"]["finalizers"], json!([theirs]));
+    assert_eq!(
+        context.get(&kind, "one").expect("another finalizer keeps it")["metadata"]["finalizers"],
+        json!([theirs])
+    );
     context.merge(&kind, "one", json!({"metadata": {"finalizers": null}}));
     context.gone(&kind, "one");
 }
@@ -105,7 +117,8 @@ fn a_foreign_finalizer_is_kept(context: &TestContext<'_>) {
 fn a_kind_that_is_removed_and_defined_again_is_served_again(context: &TestContext<'_>) {
     let steady = context.thing();
     let late = context.own_kind().named("Guest", "guests");
-    let launch = context.launch(Engine::under_test(), &[steady.clone(), late.clone()], &[Handler::on("create", "on_create")]);
+    let launch =
+        context.launch(Engine::under_test(), &[steady.clone(), late.clone()], &[Handler::on("create", "on_create")]);
     context.start(&launch);
     context.wait_for_operator(&steady);
     for name in ["first", "second"] {
@@ -113,9 +126,14 @@ fn a_kind_that_is_removed_and_defined_again_is_served_again(context: &TestContex
         context.create(&late, name, json!({}));
         context.handled(&late, name);
         context.client().delete(&late.definition_path());
-        context.eventually("the kind is gone", || context.client().get(&late.definition_path()).is_none().then_some(()));
+        context
+            .eventually("the kind is gone", || context.client().get(&late.definition_path()).is_none().then_some(()));
         context.eventually("the kind is not served", || {
-            context.client().request("GET", &late.collection(&context.namespace), "application/json", None).is_err().then_some(())
+            context
+                .client()
+                .request("GET", &late.collection(&context.namespace), "application/json", None)
+                .is_err()
+                .then_some(())
         });
         context.create(&steady, &format!("beside-{name}"), json!({}));
         context.handled(&steady, &format!("beside-{name}"));
@@ -126,16 +144,21 @@ fn a_kind_that_is_removed_and_defined_again_is_served_again(context: &TestContex
 
 fn namespaces_that_match_a_pattern_appear_and_vanish(context: &TestContext<'_>) {
     let kind = context.thing();
-    let (before, after, other) =
-        (format!("{}-before", context.namespace), format!("{}-after", context.namespace), format!("other-{}", context.namespace));
+    let (before, after, other) = (
+        format!("{}-before", context.namespace),
+        format!("{}-after", context.namespace),
+        format!("other-{}", context.namespace),
+    );
     context.make_namespace(&before);
     context.make_namespace(&other);
-    let launch = context.launch(Engine::under_test(), std::slice::from_ref(&kind), &[Handler::on("create", "on_create")]);
+    let launch =
+        context.launch(Engine::under_test(), std::slice::from_ref(&kind), &[Handler::on("create", "on_create")]);
     context.start(&Launch { namespaces: vec![format!("{}-*", context.namespace)], ..launch });
     let handled_in = |namespace: &str, name: &str| {
         context.create_in(namespace, &kind, name, json!({}));
-        context
-            .eventually(&format!("{namespace}/{name} is handled"), || context.client().get(&kind.path(namespace, name)).filter(is_handled));
+        context.eventually(&format!("{namespace}/{name} is handled"), || {
+            context.client().get(&kind.path(namespace, name)).filter(is_handled)
+        });
     };
     handled_in(&before, "one");
     context.make_namespace(&after);
@@ -143,8 +166,9 @@ fn namespaces_that_match_a_pattern_appear_and_vanish(context: &TestContext<'_>) 
     context.create_in(&other, &kind, "outside", json!({}));
     for name in ["three", "four"] {
         context.client().delete(&format!("/api/v1/namespaces/{after}"));
-        context
-            .eventually("the namespace is gone", || context.client().get(&format!("/api/v1/namespaces/{after}")).is_none().then_some(()));
+        context.eventually("the namespace is gone", || {
+            context.client().get(&format!("/api/v1/namespaces/{after}")).is_none().then_some(())
+        });
         context.make_namespace(&after);
         handled_in(&after, name);
     }
@@ -164,9 +188,10 @@ fn a_kind_that_may_not_be_listed_does_not_stop_the_others(context: &TestContext<
         let subject = json!([{"kind": "User", "name": "guest", "apiGroup": "rbac.authorization.k8s.io"}]);
         context.client().ensure(&format!("{rbac}/clusterroles"), &json!({"metadata": {"name": name}, "rules": rules}));
         let role = json!({"kind": "ClusterRole", "name": name, "apiGroup": "rbac.authorization.k8s.io"});
-        context
-            .client()
-            .ensure(&format!("{rbac}/clusterrolebindings"), &json!({"metadata": {"name": name}, "subjects": subject, "roleRef": role}));
+        context.client().ensure(
+            &format!("{rbac}/clusterrolebindings"),
+            &json!({"metadata": {"name": name}, "subjects": subject, "roleRef": role}),
+        );
     };
     allow(
         "suite-guest",
@@ -178,7 +203,8 @@ fn a_kind_that_may_not_be_listed_does_not_stop_the_others(context: &TestContext<
             rule("apiextensions.k8s.io", "customresourcedefinitions", &["get", "list", "watch"]),
         ],
     );
-    let launch = context.launch(Engine::under_test(), &[closed.clone(), open.clone()], &[Handler::on("create", "on_create")]);
+    let launch =
+        context.launch(Engine::under_test(), &[closed.clone(), open.clone()], &[Handler::on("create", "on_create")]);
     let kubeconfig = context.cluster().api_server().guest_kubeconfig();
     let operator = context.start(&Launch { kubeconfig, ..launch });
     context.create(&closed, "shut", json!({}));

@@ -14,8 +14,8 @@ pub(crate) const CASES: &[Case] = cases![hostile_scripts_are_ended_by_their_limi
 /// The time for all scripts, on a busy machine.
 const WITHIN: Duration = Duration::from_mins(3);
 
-/// The peak of the operator's memory, in MiB. New calls wait while the scripts hold more than 256, but about 30 of those that have begun may grow
-/// to their 64 at the same time.
+/// The peak of the operator's memory, in MiB. New calls wait while the scripts hold more than 256, but about 30 of
+/// those that have begun may grow to their 64 at the same time.
 const MAX_MEMORY: u64 = 2_048;
 
 fn hostile_scripts_are_ended_by_their_limits_and_others_are_served(context: &TestContext<'_>) {
@@ -42,7 +42,6 @@ fn hostile_scripts_are_ended_by_their_limits_and_others_are_served(context: &Tes
 }
 
 fn create(context: &TestContext<'_>, kind: &Kind, name: &str, label: &str) {
-    let object =
-        json!({"apiVersion": kind.api_version(), "kind": kind.name, "metadata": {"name": name, "labels": {LABEL: label}}, "spec": {}});
+    let object = json!({"apiVersion": kind.api_version(), "kind": kind.name, "metadata": {"name": name, "labels": {LABEL: label}}, "spec": {}});
     context.client().create(&kind.collection(&context.namespace), &object);
 }

@@ -18,7 +18,12 @@ const WATCHED: Duration = Duration::from_secs(20);
 const LOOPING: [&str; 3] = ["impatient", "counting", "events"];
 
 /// Starts an operator with these settings and handlers.
-fn start(context: &TestContext<'_>, kind: &Kind, settings: &str, handlers: &str) -> std::rc::Rc<crate::harness::Operator> {
+fn start(
+    context: &TestContext<'_>,
+    kind: &Kind,
+    settings: &str,
+    handlers: &str,
+) -> std::rc::Rc<crate::harness::Operator> {
     let directory = context.directory().join("looping");
     fs::create_dir_all(&directory).expect("the directory of the case is writable");
     let resource = kind.selector();
@@ -43,7 +48,8 @@ fn objects_that_trigger_themselves_are_slowed_down_until_others_change_them(cont
     context.merge(&kind, "counting", json!({"spec": {"n": 1}}));
     for name in LOOPING {
         let text = format!("handlers: '{name}'");
-        let is_named = |line: &str| line.contains("The object keeps triggering itself: 101 cycles") && line.contains(&text);
+        let is_named =
+            |line: &str| line.contains("The object keeps triggering itself: 101 cycles") && line.contains(&text);
         context.eventually(&format!("{name} is slowed down"), || operator.log().lines().any(is_named).then_some(()));
         context.object(&kind, name, "has the condition", |object| condition(object) == Some("True"));
     }

@@ -32,9 +32,11 @@ fn an_independent_parser_reads_all_metrics_of_a_working_operator(context: &TestC
     context.handled(&kind, "one");
     let address = operator.endpoints();
     let samples = read(&format!("http://{address}/metrics"));
-    let others = [samples_of_schedules_and_indexes(context), samples_of_daemons(context), samples_of_timers(context)].concat();
+    let others =
+        [samples_of_schedules_and_indexes(context), samples_of_daemons(context), samples_of_timers(context)].concat();
     let found: BTreeSet<&str> = samples.iter().chain(&others).filter_map(|sample| sample[1].as_str()).collect();
-    // Nothing has failed or waited so far, and there are no webhooks, peers and replicas; other tests show that these are counted.
+    // Nothing has failed or waited so far, and there are no webhooks, peers and replicas; other tests show that these
+    // are counted.
     let idle = [
         "kopfd_reviews_total",
         "kopfd_review_duration_seconds",
@@ -61,7 +63,8 @@ fn an_independent_parser_reads_all_metrics_of_a_working_operator(context: &TestC
     }
     let value = |name: &str, labels: &Value| {
         let is_wanted = |sample: &&Value| {
-            sample[1] == name && labels.as_object().is_some_and(|labels| labels.iter().all(|(key, value)| sample[2][key] == *value))
+            sample[1] == name
+                && labels.as_object().is_some_and(|labels| labels.iter().all(|(key, value)| sample[2][key] == *value))
         };
         samples.iter().find(is_wanted).and_then(|sample| sample[3].as_f64())
     };
@@ -90,7 +93,8 @@ fn samples_of_daemons(context: &TestContext<'_>) -> Vec<Value> {
     read(&format!("http://{}/metrics", operator.endpoints()))
 }
 
-/// Returns the samples of an operator with timers, after the second call of one: only that has a time at which it was due.
+/// Returns the samples of an operator with timers, after the second call of one: only that has a time at which it was
+/// due.
 fn samples_of_timers(context: &TestContext<'_>) -> Vec<Value> {
     let kind = context.thing();
     let folder = context.directory().join("timers");
@@ -104,12 +108,15 @@ fn samples_of_timers(context: &TestContext<'_>) -> Vec<Value> {
     let launch = context.launch_source(&folder.join("operator.yaml"));
     let operator = context.start(&Launch { options: vec![LIVENESS.into()], ..launch });
     context.create(&kind, "timed", json!({}));
-    context.object(&kind, "timed", "is visited by a timer", |object| object["status"]["ticks"].as_u64().is_some_and(|ticks| ticks >= 2));
+    context.object(&kind, "timed", "is visited by a timer", |object| {
+        object["status"]["ticks"].as_u64().is_some_and(|ticks| ticks >= 2)
+    });
     read(&format!("http://{}/metrics", operator.endpoints()))
 }
 
 fn read(url: &str) -> Vec<Value> {
-    let python = std::env::var("KOPFD_CLUSTER_PROMETHEUS").expect("`tests/cluster/run` installs Python's Prometheus client");
+    let python =
+        std::env::var("KOPFD_CLUSTER_PROMETHEUS").expect("`tests/cluster/run` installs Python's Prometheus client");
     let read = output(Command::new(python).args(["-c", READER, url]).stdin(Stdio::null()));
     assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
     serde_json::from_slice(&read.stdout).expect("the reader prints JSON")

@@ -1,8 +1,8 @@
-//! The examples that work with something outside of the cluster, with the real counterparts: PowerDNS, helm and openssl.
-//! Where there is no package of the real one, a small server in `tests/cluster/outside/` plays it.
+//! The examples that work with something outside of the cluster, with the real counterparts: PowerDNS, helm and
+//! openssl. Where there is no package of the real one, a small server in `tests/cluster/outside/` plays it.
 //!
-//! In each case objects are made, changed and deleted, the operator is killed in the middle, and the state of the counterpart is compared.
-//! The operators have exactly the rights that `kopfd rbac` derives.
+//! In each case objects are made, changed and deleted, the operator is killed in the middle, and the state of the
+//! counterpart is compared. The operators have exactly the rights that `kopfd rbac` derives.
 
 use std::rc::Rc;
 
@@ -61,7 +61,12 @@ fn certificates_are_made_by_openssl(context: &TestContext<'_>) {
 }
 
 /// Kills an operator as a crash would, and starts it again.
-fn crash(context: &TestContext<'_>, operator: &Rc<Operator>, launch: &Launch, meanwhile: impl FnOnce()) -> Rc<Operator> {
+fn crash(
+    context: &TestContext<'_>,
+    operator: &Rc<Operator>,
+    launch: &Launch,
+    meanwhile: impl FnOnce(),
+) -> Rc<Operator> {
     context.kill(operator);
     meanwhile();
     context.start(launch)

@@ -1,4 +1,5 @@
-//! What `kopfd package` writes: accepted by the API server under the security level `restricted`, by kubectl, kustomize and Helm.
+//! What `kopfd package` writes: accepted by the API server under the security level `restricted`, by kubectl, kustomize
+//! and Helm.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -33,7 +34,8 @@ fn guard() -> PathBuf {
 
 /// Returns a program that `tests/cluster/tools` has built.
 fn tool(name: &str) -> Command {
-    let directory = std::env::var_os("KOPFD_CLUSTER_TOOLS").expect("KOPFD_CLUSTER_TOOLS is not set; start the suite by tests/cluster/run");
+    let directory = std::env::var_os("KOPFD_CLUSTER_TOOLS")
+        .expect("KOPFD_CLUSTER_TOOLS is not set; start the suite by tests/cluster/run");
     Command::new(PathBuf::from(directory).join(name))
 }
 
@@ -93,9 +95,11 @@ impl<'a> Restricted<'a> {
 
     /// Checks that the pods of the Deployment are admitted, and returns the kinds of the objects.
     fn check(&self, objects: &[Value]) -> Vec<String> {
-        let deployment = objects.iter().find(|object| object["kind"] == "Deployment").expect("a package has a Deployment");
+        let deployment =
+            objects.iter().find(|object| object["kind"] == "Deployment").expect("a package has a Deployment");
         self.create_pod(deployment).expect("the pods are admitted");
-        let mut kinds: Vec<String> = objects.iter().map(|object| object["kind"].as_str().unwrap_or_default().to_owned()).collect();
+        let mut kinds: Vec<String> =
+            objects.iter().map(|object| object["kind"].as_str().unwrap_or_default().to_owned()).collect();
         kinds.sort();
         kinds
     }
@@ -107,7 +111,10 @@ impl<'a> Restricted<'a> {
         pod["kind"] = json!("Pod");
         pod["metadata"]["generateName"] = json!("guard-");
         let path = format!("/api/v1/namespaces/{}/pods?dryRun=All&fieldValidation=Strict", self.namespace);
-        self.context.client().request("POST", &path, "application/json", Some(&pod)).map_err(|failure| failure.to_string())
+        self.context
+            .client()
+            .request("POST", &path, "application/json", Some(&pod))
+            .map_err(|failure| failure.to_string())
     }
 }
 
@@ -138,15 +145,19 @@ fn plain_documents_are_accepted_without_privileges(context: &TestContext<'_>) {
     // As kubectl reads a directory.
     let mut files: Vec<PathBuf> = Vec::new();
     for folder in [directory.join("crds"), directory.clone()] {
-        let entries = std::fs::read_dir(folder).expect("a directory of the package").map(|entry| entry.expect("an entry").path());
-        let mut found: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|extension| extension == "yaml")).collect();
+        let entries =
+            std::fs::read_dir(folder).expect("a directory of the package").map(|entry| entry.expect("an entry").path());
+        let mut found: Vec<PathBuf> =
+            entries.filter(|path| path.extension().is_some_and(|extension| extension == "yaml")).collect();
         found.sort();
         files.extend(found);
     }
-    let texts: Vec<String> = files.iter().map(|file| std::fs::read_to_string(file).expect("a file of the package")).collect();
+    let texts: Vec<String> =
+        files.iter().map(|file| std::fs::read_to_string(file).expect("a file of the package")).collect();
     assert_eq!(restricted.check(&restricted.accepted(&texts.join("---\n"))), KINDS);
     let mut command = Command::new(&context.cluster().tools().kopfd);
-    let stream = printed(command.arg("package").arg(guard()).args(["-P", "default", "--service-monitor"]).args(namespace));
+    let stream =
+        printed(command.arg("package").arg(guard()).args(["-P", "default", "--service-monitor"]).args(namespace));
     assert_eq!(restricted.check(&restricted.accepted(&stream)), KINDS, "the printed documents are the same");
 }
 
@@ -157,7 +168,8 @@ fn a_base_for_kustomize_is_built_and_accepted(context: &TestContext<'_>) {
     let objects = restricted.accepted(&built);
     assert_eq!(restricted.check(&objects), KINDS);
     let map = objects.iter().find(|object| object["kind"] == "ConfigMap").expect("there is a ConfigMap");
-    let source = std::fs::read_to_string(guard().with_file_name("lib").join("limits.rhai")).expect("a file of the operator");
+    let source =
+        std::fs::read_to_string(guard().with_file_name("lib").join("limits.rhai")).expect("a file of the operator");
     assert_eq!((&map["metadata"]["name"], &map["data"]["lib__limits.rhai"]), (&json!("guard-files"), &json!(source)));
 }
 
@@ -168,7 +180,11 @@ fn a_chart_passes_the_lint_and_is_accepted(context: &TestContext<'_>) {
     assert!(linted.contains("0 chart(s) failed"), "{linted}");
     let render = |options: &[&str]| {
         let mut command = tool("helm");
-        command.args(["template", "guard"]).arg(&directory).args(["--namespace", &restricted.namespace, "--include-crds"]);
+        command.args(["template", "guard"]).arg(&directory).args([
+            "--namespace",
+            &restricted.namespace,
+            "--include-crds",
+        ]);
         printed(command.args(["--kube-version", "1.36.0"]).args(options))
     };
     let objects = restricted.accepted(&render(&[]));
@@ -201,9 +217,14 @@ fn the_generic_base_is_accepted(context: &TestContext<'_>) {
     // kustomize reads what is below and beside the overlay.
     let copied = |from: &str, to: &Path| {
         std::fs::create_dir_all(to).expect("the directory of the case can be written");
-        for entry in std::fs::read_dir(manifests(from)).expect("the manifests are there").map(|entry| entry.expect("an entry").path()) {
-            let text = std::fs::read_to_string(&entry).expect("a file of text").replace("greetings", &restricted.namespace);
-            std::fs::write(to.join(entry.file_name().expect("a file has a name")), text).expect("the directory can be written");
+        for entry in std::fs::read_dir(manifests(from))
+            .expect("the manifests are there")
+            .map(|entry| entry.expect("an entry").path())
+        {
+            let text =
+                std::fs::read_to_string(&entry).expect("a file of text").replace("greetings", &restricted.namespace);
+            std::fs::write(to.join(entry.file_name().expect("a file has a name")), text)
+                .expect("the directory can be written");
         }
     };
     copied("kustomize/base", &overlay.join("base"));
@@ -249,11 +270,22 @@ fn the_generic_chart_is_accepted(context: &TestContext<'_>) {
         printed(command.args(["--kube-version", "1.36.0"]).arg("--values").arg(&values).args(options))
     };
     let objects = restricted.accepted(&render(&[]));
-    let expected =
-        ["ClusterRole", "ClusterRoleBinding", "ConfigMap", "Deployment", "PodDisruptionBudget", "Role", "RoleBinding", "ServiceAccount"];
+    let expected = [
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "ConfigMap",
+        "Deployment",
+        "PodDisruptionBudget",
+        "Role",
+        "RoleBinding",
+        "ServiceAccount",
+    ];
     assert_eq!(restricted.check(&objects), expected);
     let map = objects.iter().find(|object| object["kind"] == "ConfigMap").expect("there is a ConfigMap");
-    assert_eq!(map["data"]["lib__greeting.rhai"], "fn greet(name) { return `{{ name }}`; }\n", "templates in files are not evaluated");
+    assert_eq!(
+        map["data"]["lib__greeting.rhai"], "fn greet(name) { return `{{ name }}`; }\n",
+        "templates in files are not evaluated"
+    );
     let one = restricted.accepted(&render(&["--set", "replicas=1,clusterRules=null,namespaces={a,b}"]));
     assert_eq!(restricted.check(&one), ["ConfigMap", "Deployment", "ServiceAccount"]);
 }
@@ -264,7 +296,8 @@ fn a_pod_with_privileges_is_not_accepted(context: &TestContext<'_>) {
     let text = std::fs::read_to_string(directory.join("30-deployment.yaml")).expect("a package has a Deployment");
     let mut deployment = restricted.accepted(&text).remove(0);
     assert!(restricted.create_pod(&deployment).is_ok());
-    deployment["spec"]["template"]["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = json!(true);
+    deployment["spec"]["template"]["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] =
+        json!(true);
     let refused = restricted.create_pod(&deployment).expect_err("the level is enforced");
     assert!(refused.contains("violates PodSecurity"), "{refused}");
 }

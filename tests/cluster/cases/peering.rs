@@ -74,7 +74,8 @@ impl<'c> Peers<'c> {
         let launch = self.context.launch(engine, std::slice::from_ref(&self.kind), &handlers);
         set_lifetime(&launch, lifetime);
         let namespaces = if self.is_clusterwide { Vec::new() } else { launch.namespaces.clone() };
-        let options = vec![format!("--peering={}", self.name()), format!("--priority={priority}"), "--verbose".to_owned()];
+        let options =
+            vec![format!("--peering={}", self.name()), format!("--priority={priority}"), "--verbose".to_owned()];
         let operator = self.context.start(&Launch { namespaces, options, ..launch });
         self.context.eventually("the record of the operator is written", || {
             let object = self.context.client().get(&self.paths().1)?;
@@ -88,7 +89,8 @@ impl<'c> Peers<'c> {
     pub(crate) fn expect_handled_by(&self, object: &str, engine: Engine) {
         self.context.create(&self.kind, object, json!({"size": 1}));
         self.context.handled(&self.kind, object);
-        let engines: Vec<String> = self.context.calls().into_iter().filter(|call| call.object == object).map(|call| call.engine).collect();
+        let engines: Vec<String> =
+            self.context.calls().into_iter().filter(|call| call.object == object).map(|call| call.engine).collect();
         assert_eq!(engines, [name(engine)], "{object} is handled once");
     }
 
@@ -122,10 +124,14 @@ impl<'c> Peers<'c> {
 pub(super) fn set_lifetime(launch: &Launch, seconds: u64) {
     let (file, text) = match launch.engine {
         Engine::Kopf => {
-            let text = format!("\n@kopf.on.startup()\ndef configure(settings, **_):\n    settings.peering.lifetime = {seconds}\n");
+            let text = format!(
+                "\n@kopf.on.startup()\ndef configure(settings, **_):\n    settings.peering.lifetime = {seconds}\n"
+            );
             (launch.source.clone(), text)
         }
-        Engine::Kopfd => (launch.source.join("operator.yaml"), format!("  settings: {{peering: {{lifetime: {seconds}}}}}\n")),
+        Engine::Kopfd => {
+            (launch.source.join("operator.yaml"), format!("  settings: {{peering: {{lifetime: {seconds}}}}}\n"))
+        }
     };
     let before = std::fs::read_to_string(&file).expect("the file was written");
     std::fs::write(&file, before + &text).expect("the file can be written");
@@ -151,7 +157,10 @@ fn higher_pauses_lower(context: &TestContext<'_>, higher: Engine, is_clusterwide
     peers.log_says(&lower, "Pausing operations in favour of [<Peer ");
     peers.expect_handled_by("meanwhile", higher);
     context.stop(&operator);
-    peers.log_says(&lower, "Resuming operations after the pause. Conflicting operators with the same priority are gone.");
+    peers.log_says(
+        &lower,
+        "Resuming operations after the pause. Conflicting operators with the same priority are gone.",
+    );
     peers.expect_handled_by("after", other(higher));
 }
 

@@ -1,4 +1,5 @@
-//! Definitions of peerings that are installed while both engines run, and those of `zalando.org`, the group that earlier versions of kopf used.
+//! Definitions of peerings that are installed while both engines run, and those of `zalando.org`, the group that
+//! earlier versions of kopf used.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -8,7 +9,9 @@ use serde_json::json;
 use super::cases;
 use super::examples::log_says;
 use super::peering::{PATIENCE, name, other, set_lifetime};
-use crate::harness::{Case, Cluster, Controllers, Engine, Handler, Kind, Launch, Operator, TIMEOUT, TestContext, eventually, is_handled};
+use crate::harness::{
+    Case, Cluster, Controllers, Engine, Handler, Kind, Launch, Operator, TIMEOUT, TestContext, eventually, is_handled,
+};
 
 pub(crate) const CASES: &[Case] = cases![
     both_engines_work_alone_without_the_definition_and_notice_it_later,
@@ -19,7 +22,8 @@ pub(crate) const CASES: &[Case] = cases![
 /// The path of definitions.
 const DEFINITION_PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// The lifetime of records in seconds. Python kopf notices an object that comes late only with its next record, one to five seconds later.
+/// The lifetime of records in seconds. Python kopf notices an object that comes late only with its next record, one to
+/// five seconds later.
 const LIFETIME: u64 = 10;
 
 /// Installs the definitions of a group that kopfd ships, and waits until objects can be created.
@@ -30,7 +34,9 @@ pub(super) fn install(cluster: &Cluster, group: &str, namespace: &str) {
         cluster.client().ensure(DEFINITION_PATH, &definition);
     }
     for path in [peerings(group, None), peerings(group, Some(namespace))] {
-        eventually("peerings are served", TIMEOUT, || cluster.client().request("GET", &path, "application/json", None).ok());
+        eventually("peerings are served", TIMEOUT, || {
+            cluster.client().request("GET", &path, "application/json", None).ok()
+        });
     }
 }
 
@@ -53,12 +59,15 @@ struct Both<'c> {
 
 impl<'c> Both<'c> {
     fn new(context: &'c TestContext<'c>, namespace: Option<&'static str>) -> Self {
-        let cluster = Cluster::start(&context.directory().join("cluster"), context.cluster().tools(), Controllers::Absent);
+        let cluster =
+            Cluster::start(&context.directory().join("cluster"), context.cluster().tools(), Controllers::Absent);
         let kind = context.own_kind();
         let (path, definition) = kind.definition();
         cluster.client().ensure(path, &definition);
         let objects = kind.collection("default");
-        eventually("the kind is served", TIMEOUT, || cluster.client().request("GET", &objects, "application/json", None).ok());
+        eventually("the kind is served", TIMEOUT, || {
+            cluster.client().request("GET", &objects, "application/json", None).ok()
+        });
         Self { context, cluster, kind, namespace }
     }
 
@@ -81,8 +90,8 @@ impl<'c> Both<'c> {
         self.context.start(&Launch { kubeconfig, namespaces, options, ..launch })
     }
 
-    /// Creates an object that an engine has to handle. Its handlers are called without a record: the namespace for these is in another
-    /// cluster.
+    /// Creates an object that an engine has to handle. Its handlers are called without a record: the namespace for
+    /// these is in another cluster.
     fn create(&self, object: &str, engine: Engine) {
         let object = json!({
             "apiVersion": self.kind.api_version(), "kind": self.kind.name,
@@ -104,7 +113,8 @@ impl<'c> Both<'c> {
         let path = format!("{}/default", peerings(group, self.namespace));
         self.context.eventually(&format!("the records in {group} are {priorities:?}"), || {
             let object = self.cluster.client().get(&path)?;
-            let mut found: Vec<i64> = object["status"].as_object()?.values().filter_map(|record| record["priority"].as_i64()).collect();
+            let mut found: Vec<i64> =
+                object["status"].as_object()?.values().filter_map(|record| record["priority"].as_i64()).collect();
             found.sort_unstable();
             (found == priorities).then_some(())
         });

@@ -1,5 +1,5 @@
-//! An operator in the environment of a pod: the files of its service account, whose token is replaced, little memory, and nothing that it can
-//! write to.
+//! An operator in the environment of a pod: the files of its service account, whose token is replaced, little memory,
+//! and nothing that it can write to.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,11 +13,13 @@ use super::database::{self, DATABASE};
 use crate::harness::child::output;
 use crate::harness::{Case, Process, TestContext};
 
-pub(crate) const CASES: &[Case] =
-    cases![a_rotated_token_is_read_in_the_environment_of_a_pod, the_database_operator_works_in_the_environment_of_a_pod,];
+pub(crate) const CASES: &[Case] = cases![
+    a_rotated_token_is_read_in_the_environment_of_a_pod,
+    the_database_operator_works_in_the_environment_of_a_pod,
+];
 
-/// Mounts the folder in `$1` as the files of the service account, joins the control group whose processes are in the file `$2`, makes everything
-/// else read-only, and runs the rest of the arguments.
+/// Mounts the folder in `$1` as the files of the service account, joins the control group whose processes are in the
+/// file `$2`, makes everything else read-only, and runs the rest of the arguments.
 const AS_IN_A_POD: &str = "set -e
 [ -z \"$2\" ] || echo $$ > \"$2\"
 mount -t tmpfs run /run
@@ -33,7 +35,8 @@ exec \"$@\"";
 /// The limit of the pod's memory, in MiB.
 const MEMORY: u64 = 64;
 
-/// The peak of the operator's memory, in MiB, in a build without optimisation. Other than the limit, it counts all pages of the large binary.
+/// The peak of the operator's memory, in MiB, in a build without optimisation. Other than the limit, it counts all
+/// pages of the large binary.
 const MAX_MEMORY: u64 = 128;
 
 /// Replaces the files as the kubelet does: a link to a new folder takes the place of the one before.
@@ -93,7 +96,10 @@ impl<'a> Pod<'a> {
         let pod = Self { context, mounted, limit: MemoryLimit::new(&context.namespace, MEMORY) };
         let tried = output(pod.command().arg("true"));
         if !tried.status.success() {
-            println!("skipped: this machine permits no mounts of one's own: {}", String::from_utf8_lossy(&tried.stderr).trim());
+            println!(
+                "skipped: this machine permits no mounts of one's own: {}",
+                String::from_utf8_lossy(&tried.stderr).trim()
+            );
             return None;
         }
         if pod.limit.is_none() {
@@ -112,7 +118,11 @@ impl<'a> Pod<'a> {
     /// Mounts a token, in place of the one before.
     fn mount(&self, name: &str, token: &str) {
         let authority = self.context.cluster().api_server().certificate();
-        replace_files(&self.mounted, name, &[("token", token), ("ca.crt", &authority), ("namespace", &self.context.namespace)]);
+        replace_files(
+            &self.mounted,
+            name,
+            &[("token", token), ("ca.crt", &authority), ("namespace", &self.context.namespace)],
+        );
     }
 
     fn start(&self, manifest: &Path) -> Process {
@@ -184,7 +194,9 @@ fn the_database_operator_works_in_the_environment_of_a_pod(context: &TestContext
     let ready = context.eventually("the database is ready", || {
         operator.expect_running();
         database::run_pods(context, &context.namespace, "orders");
-        context.get(&kind, "orders").filter(|object| object["status"]["state"] == "Ready" && object["status"]["readyReplicas"] == 2)
+        context
+            .get(&kind, "orders")
+            .filter(|object| object["status"]["state"] == "Ready" && object["status"]["readyReplicas"] == 2)
     });
     assert_eq!(database::children(context, &ready).len(), 4);
     context.merge(&kind, "orders", json!({"spec": {"replicas": 3}}));

@@ -1,5 +1,5 @@
-//! Containers of pods, and other clusters: logs and commands through a real API server and the kubelet's own protocol, and an operator that
-//! works in a second cluster, which has nothing in common with its own.
+//! Containers of pods, and other clusters: logs and commands through a real API server and the kubelet's own protocol,
+//! and an operator that works in a second cluster, which has nothing in common with its own.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,11 +11,14 @@ use serde_json::{Value, json};
 
 use super::cases;
 use crate::harness::{
-    Case, Cluster, Controllers, GUEST_TOKEN, Launch, Process, TestContext, admin_token, eventually, free_port, kubeconfig,
+    Case, Cluster, Controllers, GUEST_TOKEN, Launch, Process, TestContext, admin_token, eventually, free_port,
+    kubeconfig,
 };
 
-pub(crate) const CASES: &[Case] =
-    cases![logs_and_commands_reach_containers_through_the_api_server, an_operator_works_in_another_cluster_whose_credentials_rotate];
+pub(crate) const CASES: &[Case] = cases![
+    logs_and_commands_reach_containers_through_the_api_server,
+    an_operator_works_in_another_cluster_whose_credentials_rotate
+];
 
 /// Writes a manifest with one script, and returns how it is started, with the rights that are derived from it.
 fn launch(context: &TestContext<'_>, allow: &str, script: &str) -> Launch {
@@ -40,7 +43,9 @@ fn maps(context: &TestContext<'_>) -> String {
 
 fn ask(context: &TestContext<'_>, name: &str, data: &Value) {
     let metadata = json!({"name": name, "labels": {"app": context.namespace}});
-    context.client().create(&maps(context), &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}));
+    context
+        .client()
+        .create(&maps(context), &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}));
 }
 
 /// Waits for the annotation in which a handler tells what it has found.
@@ -74,10 +79,11 @@ fn logs_and_commands_reach_containers_through_the_api_server(context: &TestConte
     let mut command = Command::new(&context.cluster().tools().kubernetes);
     let log = context.directory().join("kubelet.log");
     let _kubelet = Process::start("the kubelet", command.args(["kubelet", &format!("127.0.0.1:{port}")]), &log);
-    context.eventually("the kubelet listens", || std::fs::read_to_string(&log).ok().filter(|text| text.contains("listens")));
+    context.eventually("the kubelet listens", || {
+        std::fs::read_to_string(&log).ok().filter(|text| text.contains("listens"))
+    });
     let node = format!("node-{}", context.namespace);
-    let status =
-        json!({"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}], "daemonEndpoints": {"kubeletEndpoint": {"Port": port}}});
+    let status = json!({"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}], "daemonEndpoints": {"kubeletEndpoint": {"Port": port}}});
     context.client().create("/api/v1/nodes", &json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}));
     let answer = context.client().request(
         "PATCH",
@@ -90,7 +96,9 @@ fn logs_and_commands_reach_containers_through_the_api_server(context: &TestConte
     let pods = format!("/api/v1/namespaces/{}/pods", context.namespace);
     for (name, node) in [("web", Some(&node)), ("pending", None)] {
         let spec = json!({"containers": containers, "nodeName": node, "serviceAccountName": "default"});
-        context.client().create(&pods, &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}));
+        context
+            .client()
+            .create(&pods, &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}));
     }
     context.start(&launch(context, "{}", COMMANDS));
     let wide = "x".repeat(50_000);
@@ -99,13 +107,21 @@ fn logs_and_commands_reach_containers_through_the_api_server(context: &TestConte
         ("both", json!({"pod": "web", "command": "echo out; echo err >&2; exit 3"}), "3 [out\n] [err\n]".to_owned()),
         ("input", json!({"pod": "web", "command": "wc -c", "stdin": wide}), "0 [50000\n] []".to_owned()),
         ("empty-input", json!({"pod": "web", "command": "cat", "stdin": ""}), "0 [] []".to_owned()),
-        ("wide", json!({"pod": "web", "command": "yes | head -c 300000"}), "exec TooMuchOutput  k8s::exec pods.v1 ".to_owned()),
+        (
+            "wide",
+            json!({"pod": "web", "command": "yes | head -c 300000"}),
+            "exec TooMuchOutput  k8s::exec pods.v1 ".to_owned(),
+        ),
         (
             "stopped",
             json!({"pod": "web", "command": "true", "container": "stopped"}),
             "api InternalError 500 k8s::exec pods.v1 ".to_owned(),
         ),
-        ("other", json!({"pod": "web", "command": "true", "container": "other"}), "api BadRequest 400 k8s::exec pods.v1 ".to_owned()),
+        (
+            "other",
+            json!({"pod": "web", "command": "true", "container": "other"}),
+            "api BadRequest 400 k8s::exec pods.v1 ".to_owned(),
+        ),
         ("missing", json!({"pod": "nothing", "command": "true"}), "api NotFound 404 k8s::exec pods.v1 ".to_owned()),
         ("pending", json!({"pod": "pending", "command": "true"}), "api BadRequest 400 k8s::exec pods.v1 ".to_owned()),
     ];
@@ -142,14 +158,17 @@ fn an_operator_works_in_another_cluster_whose_credentials_rotate(context: &TestC
     context.client().create(&secrets, &secret);
     let operator = context.start(&launch(context, &format!("{{clusters: [\"{host}\"]}}"), OTHER_CLUSTER));
     ask(context, "one", &json!({"word": "first"}));
-    context
-        .eventually("unknown credentials are refused", || operator.log().contains("the API server refuses the credentials").then_some(()));
+    context.eventually("unknown credentials are refused", || {
+        operator.log().contains("the API server refuses the credentials").then_some(())
+    });
     // The guest is known, and may do nothing.
     context.client().merge(&format!("{secrets}/access"), &json!({"data": data(GUEST_TOKEN)}));
     context.eventually("the guest is refused", || operator.log().contains("HTTP 403 (Forbidden)").then_some(()));
     context.client().merge(&format!("{secrets}/access"), &json!({"data": data(admin_token())}));
     let there = "/api/v1/namespaces/default/configmaps";
-    let created = eventually("the object is in the other cluster", Duration::from_mins(3), || other.client().get(&format!("{there}/one")));
+    let created = eventually("the object is in the other cluster", Duration::from_mins(3), || {
+        other.client().get(&format!("{there}/one"))
+    });
     assert_eq!(created["data"], json!({"word": "first"}));
     other.client().merge(&format!("{there}/one"), &json!({"data": {"seen": "yes"}}));
     assert_eq!(told(context, "one", "told"), "first true false");

@@ -77,7 +77,8 @@ impl<'c> Reloaded<'c> {
 
     /// Waits until a field of the status has a value.
     fn has(&self, name: &str, field: &str, value: &Value) {
-        self.context.object(&self.kind, name, &format!("has {field}: {value}"), |object| object["status"][field] == *value);
+        self.context
+            .object(&self.kind, name, &format!("has {field}: {value}"), |object| object["status"][field] == *value);
     }
 
     /// Tells whether a call of a handler is running.
@@ -120,7 +121,10 @@ fn a_running_operator_follows_its_files_and_keeps_its_watches(context: &TestCont
     followed.logged("The files have errors. The running revisions stay in service.", 1);
     context.create(&followed.kind, "two", json!({"size": 4}));
     followed.has("two", "made", &json!("second"));
-    assert_eq!((&followed.status()["revision"], &followed.status()["isLastLoadSuccessful"]), (&after["revision"], &json!(false)));
+    assert_eq!(
+        (&followed.status()["revision"], &followed.status()["isLastLoadSuccessful"]),
+        (&after["revision"], &json!(false))
+    );
     followed.write("main.rhai", &script("third"));
     followed.logged("The files have no errors any more.", 1);
     context.create(&followed.kind, "three", json!({"size": 5}));
@@ -134,7 +138,11 @@ fn a_running_operator_follows_its_files_and_keeps_its_watches(context: &TestCont
     followed.logged("Operator 'followed' is reloaded", 4);
     context.merge(&followed.kind, "three", json!({"spec": {"size": 6}}));
     followed.has("three", "changed", &json!("third"));
-    assert_eq!(followed.operator.log().matches("Operator 'followed' watches ").count(), 2, "each kind was watched once");
+    assert_eq!(
+        followed.operator.log().matches("Operator 'followed' watches ").count(),
+        2,
+        "each kind was watched once"
+    );
     context.stop(&followed.operator);
 }
 
@@ -151,7 +159,8 @@ fn a_revision_that_fails_is_rolled_back_with_an_event_on_the_deployment(context:
     let pod = context.eventually("the Deployment has a pod", || {
         context.client().list(&pods).first().and_then(|pod| pod["metadata"]["name"].as_str().map(str::to_owned))
     });
-    let variables = [("KUBERNETES_SERVICE_HOST", "127.0.0.1"), ("KOPFD_POD", &pod)].map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let variables = [("KUBERNETES_SERVICE_HOST", "127.0.0.1"), ("KOPFD_POD", &pod)]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()));
     let canary = "{reload: {canary: {percent: 50, for: 10m}}}";
     let followed = Reloaded::start(context, canary, variables.to_vec());
     let names: Vec<String> = (0..20).map(|number| format!("object-{number}")).collect();

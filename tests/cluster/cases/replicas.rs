@@ -39,8 +39,10 @@ impl<'a> Replicas<'a> {
     /// Returns replicas with handlers of a kind, and with further options.
     fn of(context: &'a TestContext<'a>, kind: Kind, handlers: &[Handler], more: &[String]) -> Self {
         let launch = context.launch(Engine::Kopfd, std::slice::from_ref(&kind), handlers);
-        let options = ["--leader-elect", "--lease=elected", "--lease-duration=10s", "--renew-deadline=6s", "--retry-period=1s"];
-        let options = options.map(str::to_owned).into_iter().chain([format!("--lease-namespace={}", context.namespace)]);
+        let options =
+            ["--leader-elect", "--lease=elected", "--lease-duration=10s", "--renew-deadline=6s", "--retry-period=1s"];
+        let options =
+            options.map(str::to_owned).into_iter().chain([format!("--lease-namespace={}", context.namespace)]);
         let options = options.chain(more.iter().cloned()).collect();
         Self { context, kind, launch: Launch { options, ..launch } }
     }
@@ -48,12 +50,18 @@ impl<'a> Replicas<'a> {
     fn start(&self, name: &str) -> Replica {
         let directory = self.context.directory();
         let proxy = WriteProxy::open(self.context.client(), usize::MAX);
-        let launch = Launch { kubeconfig: proxy.kubeconfig(directory), log: directory.join(format!("{name}.log")), ..self.launch.clone() };
+        let launch = Launch {
+            kubeconfig: proxy.kubeconfig(directory),
+            log: directory.join(format!("{name}.log")),
+            ..self.launch.clone()
+        };
         Replica { operator: self.context.start(&launch), proxy }
     }
 
     fn lease(&self) -> Option<Value> {
-        self.context.client().get(&format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/elected", self.context.namespace))
+        self.context
+            .client()
+            .get(&format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/elected", self.context.namespace))
     }
 
     /// Returns the identity of the leader.
@@ -64,7 +72,9 @@ impl<'a> Replicas<'a> {
 
     /// Waits for a leader other than this one, and returns it with the time since a moment.
     fn followed(&self, leader: &str, since: Instant) -> (String, Duration) {
-        let next = eventually("another replica leads", Duration::from_mins(1), || self.holder().filter(|holder| holder != leader));
+        let next = eventually("another replica leads", Duration::from_mins(1), || {
+            self.holder().filter(|holder| holder != leader)
+        });
         (next, since.elapsed())
     }
 
@@ -94,7 +104,9 @@ fn replicas_hand_over_at_a_signal_and_follow_a_killed_leader(context: &TestConte
     let (leader, _) = replicas.followed("", Instant::now());
     context.eventually("the first one leads", || one.leads_as(&leader).then_some(()));
     let two = replicas.start("two");
-    context.eventually("the second one stands by", || two.operator.log().contains(&format!("{leader} holds the lease")).then_some(()));
+    context.eventually("the second one stands by", || {
+        two.operator.log().contains(&format!("{leader} holds the lease")).then_some(())
+    });
     replicas.handle("before");
     assert_eq!(two.writes(), 0, "a replica that stands by writes nothing");
     let shown = context.cluster().kubectl_ok(&["get", "lease", "elected", "-n", &context.namespace, "--no-headers"]);
@@ -110,7 +122,9 @@ fn replicas_hand_over_at_a_signal_and_follow_a_killed_leader(context: &TestConte
     replicas.handle("after-term");
 
     let three = replicas.start("three");
-    context.eventually("the third one stands by", || three.operator.log().contains(&format!("{second} holds the lease")).then_some(()));
+    context.eventually("the third one stands by", || {
+        three.operator.log().contains(&format!("{second} holds the lease")).then_some(())
+    });
     let began = Instant::now();
     two.operator.signal("KILL");
     context.kill(&two.operator);
@@ -128,7 +142,9 @@ fn a_leader_that_was_stopped_beyond_its_lease_writes_nothing_when_it_continues(c
     let one = replicas.start("one");
     let (leader, _) = replicas.followed("", Instant::now());
     let two = replicas.start("two");
-    context.eventually("the second one stands by", || two.operator.log().contains(&format!("{leader} holds the lease")).then_some(()));
+    context.eventually("the second one stands by", || {
+        two.operator.log().contains(&format!("{leader} holds the lease")).then_some(())
+    });
     replicas.handle("before");
     for number in 0..20 {
         context.create(&replicas.kind, &format!("late{number}"), json!({}));
@@ -138,7 +154,9 @@ fn a_leader_that_was_stopped_beyond_its_lease_writes_nothing_when_it_continues(c
     replicas.followed(&leader, Instant::now());
     let before = one.writes();
     one.operator.signal("CONT");
-    context.eventually("it stands by", || one.operator.log().contains("does not lead any more and stands by").then_some(()));
+    context.eventually("it stands by", || {
+        one.operator.log().contains("does not lead any more and stands by").then_some(())
+    });
     for number in 0..20 {
         context.handled(&replicas.kind, &format!("late{number}"));
     }
@@ -165,7 +183,9 @@ fn replicas_are_one_peer_beside_kopf_which_stays_paused_at_each_change_over(cont
     let (leader, _) = replicas.followed("", Instant::now());
     peers.log_says(&kopf, &format!("Pausing operations in favour of [<Peer {own}: priority=10, lifetime=60, "));
     let two = replicas.start("two");
-    context.eventually("the second one stands by", || two.operator.log().contains(&format!("{leader} holds the lease")).then_some(()));
+    context.eventually("the second one stands by", || {
+        two.operator.log().contains(&format!("{leader} holds the lease")).then_some(())
+    });
     peers.expect_handled_by("by-the-first", Engine::Kopfd);
     assert_eq!(two.writes(), 0, "a replica that stands by writes nothing");
     assert_eq!(records().len(), 2, "the replicas have one record: {:?}", records());
@@ -178,7 +198,9 @@ fn replicas_are_one_peer_beside_kopf_which_stays_paused_at_each_change_over(cont
     context.eventually("the record has its whole lifetime again", || (records()[&own]["lifetime"] == 60).then_some(()));
 
     let three = replicas.start("three");
-    context.eventually("the third one stands by", || three.operator.log().contains(&format!("{second} holds the lease")).then_some(()));
+    context.eventually("the third one stands by", || {
+        three.operator.log().contains(&format!("{second} holds the lease")).then_some(())
+    });
     context.kill(&two.operator);
     replicas.followed(&second, Instant::now());
     peers.expect_handled_by("by-the-third", Engine::Kopfd);

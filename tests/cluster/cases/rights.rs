@@ -1,4 +1,5 @@
-//! The check of rights at the start on the RBAC authorizer: each verb of the derived roles is left out in turn, and the log names exactly it.
+//! The check of rights at the start on the RBAC authorizer: each verb of the derived roles is left out in turn, and the
+//! log names exactly it.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +20,8 @@ use super::scenarios::EXAMPLES;
 use super::uninstall::extend;
 use super::{cases, database};
 use crate::harness::{
-    Case, Engine, Handler, Launch, Operator, TIMEOUT, TestContext, account_token, caught, create_account, eventually, rbac_options,
+    Case, Engine, Handler, Launch, Operator, TIMEOUT, TestContext, account_token, caught, create_account, eventually,
+    rbac_options,
 };
 
 pub(crate) const CASES: &[Case] = cases![
@@ -65,7 +67,8 @@ fn each_verb_that_an_operator_with_hooks_lacks_is_named(context: &TestContext<'_
     each_missing_verb_is_named(context, &launch, 9);
 }
 
-/// Definitions are applied before the check. An operator that may not do that tells it at once, and ends when it has tried for a while.
+/// Definitions are applied before the check. An operator that may not do that tells it at once, and ends when it has
+/// tried for a while.
 fn each_verb_that_the_application_of_definitions_lacks_is_named(context: &TestContext<'_>) {
     let kind = context.own_kind();
     let launch = context.launch(Engine::Kopfd, std::slice::from_ref(&kind), &[Handler::on("create", "hello")]);
@@ -79,7 +82,10 @@ fn each_verb_that_the_application_of_definitions_lacks_is_named(context: &TestCo
                 && ["get", "create", "patch"].iter().any(|verb| rule["verbs"] == json!([verb]))
         };
         let Some((place, rule)) = account.missing.as_ref().filter(is_of_application) else { continue };
-        let own = Launch { options: [&launch.options[..], &["--log-format=json".to_owned()]].concat(), ..account.launch(&launch) };
+        let own = Launch {
+            options: [&launch.options[..], &["--log-format=json".to_owned()]].concat(),
+            ..account.launch(&launch)
+        };
         let operator = Operator::start(context.cluster().tools(), &own);
         let told = eventually(&format!("{rule} is told"), TIMEOUT, || {
             assert!(operator.ended().is_none(), "the operator ends:\n{}", operator.log());
@@ -92,8 +98,8 @@ fn each_verb_that_the_application_of_definitions_lacks_is_named(context: &TestCo
     assert_eq!(named, ["create", "get", "patch"]);
 }
 
-/// All examples, by the check alone: so many operators would take long to start. Every other one serves the whole cluster, for which the check
-/// asks other questions.
+/// All examples, by the check alone: so many operators would take long to start. Every other one serves the whole
+/// cluster, for which the check asks other questions.
 fn each_verb_that_an_example_lacks_is_found(context: &TestContext<'_>) {
     let (_, runtime) = context.client().parts();
     let mut checked = 0;
@@ -152,7 +158,8 @@ fn each_missing_verb_is_named(context: &TestContext<'_>, launch: &Launch, least:
 fn make_accounts(context: &TestContext<'_>, launch: &Launch, title: &str) -> Vec<Account> {
     let options = rbac_options(launch);
     let options: Vec<&str> = options.iter().map(String::as_str).chain(["--output=json"]).collect();
-    let list: Value = serde_json::from_str(&context.rbac(&launch.source, "derived", &options)).expect("the list is JSON");
+    let list: Value =
+        serde_json::from_str(&context.rbac(&launch.source, "derived", &options)).expect("the list is JSON");
     let objects = list["items"].as_array().expect("a list has items");
     for namespace in objects.iter().filter_map(|object| object["metadata"]["namespace"].as_str()) {
         context.make_namespace(namespace);
@@ -198,7 +205,8 @@ fn side_by_side<T: Sync, R: Send>(items: &[T], call: impl Fn(usize, &T) -> R + S
         items.get(number).map(|item| call(number, item))
     };
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..CONCURRENCY).map(|_| scope.spawn(|| std::iter::from_fn(take).collect::<Vec<R>>())).collect();
+        let workers: Vec<_> =
+            (0..CONCURRENCY).map(|_| scope.spawn(|| std::iter::from_fn(take).collect::<Vec<R>>())).collect();
         workers.into_iter().flat_map(|worker| worker.join().expect("no call panics")).collect()
     })
 }
@@ -224,14 +232,23 @@ fn renamed(object: &Value, name: &str) -> Value {
 impl Account {
     /// Returns the start of an operator with this account.
     fn launch(&self, launch: &Launch) -> Launch {
-        Launch { kubeconfig: self.kubeconfig.clone(), log: self.kubeconfig.with_file_name("operator.log"), ..launch.clone() }
+        Launch {
+            kubeconfig: self.kubeconfig.clone(),
+            log: self.kubeconfig.with_file_name("operator.log"),
+            ..launch.clone()
+        }
     }
 
     fn check(&self, operator: &Operator) {
         let told = eventually(&format!("{} is told its rights: {:?}", self.name, self.missing), TIMEOUT, || {
             let has_ended = operator.ended().is_some();
             let told = told_rights(&operator.log());
-            assert!(told.is_some() || !has_ended, "{:?} is not named, and the operator ends:\n{}", self.missing, operator.log());
+            assert!(
+                told.is_some() || !has_ended,
+                "{:?} is not named, and the operator ends:\n{}",
+                self.missing,
+                operator.log()
+            );
             told
         });
         self.expect(&told);

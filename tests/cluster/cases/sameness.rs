@@ -52,7 +52,10 @@ fn the_real_server_answers_as_recorded(context: &TestContext<'_>) {
     let is_chosen = case::chosen();
     let cases: Vec<&Differential> = topics.values().flatten().filter(|case| is_chosen(case)).collect();
     let mut answers: Vec<(&Differential, Vec<Value>)> = runtime.block_on(
-        futures::stream::iter(cases).map(|case| async move { (case, run(real, case).await) }).buffer_unordered(AT_ONCE).collect(),
+        futures::stream::iter(cases)
+            .map(|case| async move { (case, run(real, case).await) })
+            .buffer_unordered(AT_ONCE)
+            .collect(),
     );
     if std::env::var_os("KOPFD_RECORD").is_none() {
         for (case, found) in &mut answers {
@@ -89,15 +92,26 @@ fn describe_difference(report: &mut String, name: &str, recorded: Option<&Vec<Va
         let (recorded, found) = (recorded.get(number), found.get(number));
         if recorded != found {
             let shown = |answer: Option<&Value>| answer.map_or_else(|| "nothing".to_owned(), Value::to_string);
-            writeln!(report, "{name}: step {}\n  recorded: {}\n  found:    {}", number + 1, shown(recorded), shown(found))
-                .expect("texts can be written to");
+            writeln!(
+                report,
+                "{name}: step {}\n  recorded: {}\n  found:    {}",
+                number + 1,
+                shown(recorded),
+                shown(found)
+            )
+            .expect("texts can be written to");
         }
     }
 }
 
-/// Repeats a case while its answers differ from the recorded ones: a busy real server may be too late for a watch of one second, or not
-/// ready for a kind that it already serves.
-fn repeat(case: &Differential, recorded: Option<&Vec<Value>>, found: &mut Vec<Value>, run: impl Fn(&Differential) -> Vec<Value>) {
+/// Repeats a case while its answers differ from the recorded ones: a busy real server may be too late for a watch of
+/// one second, or not ready for a kind that it already serves.
+fn repeat(
+    case: &Differential,
+    recorded: Option<&Vec<Value>>,
+    found: &mut Vec<Value>,
+    run: impl Fn(&Differential) -> Vec<Value>,
+) {
     for number in 1..=REPETITIONS {
         if recorded.is_none_or(|recorded| recorded == found) {
             return;
@@ -115,7 +129,8 @@ fn write(topic: &str, recorded: &Answers, played: &Answers) {
     for (number, (case, steps)) in answers.iter().enumerate() {
         let steps: Vec<String> = steps.iter().map(|step| format!("    {step}")).collect();
         let comma = if number + 1 < answers.len() { "," } else { "" };
-        writeln!(text, "  {}: [\n{}\n  ]{comma}", Value::from(case.as_str()), steps.join(",\n")).expect("texts can be written to");
+        writeln!(text, "  {}: [\n{}\n  ]{comma}", Value::from(case.as_str()), steps.join(",\n"))
+            .expect("texts can be written to");
     }
     text.push_str("}\n");
     std::fs::write(answers::path(topic), text).expect("the answers can be written");

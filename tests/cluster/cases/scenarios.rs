@@ -1,7 +1,9 @@
-//! Runs the scenarios of the examples with the binary on a real API server, as `kopfd test` runs them on the embedded one.
+//! Runs the scenarios of the examples with the binary on a real API server, as `kopfd test` runs them on the embedded
+//! one.
 //!
-//! Both verify the same files by the same code. Here `settle` waits until the log is quiet, expectations are retried for a while, and downtimes
-//! are shortened. Scenarios that need faults or virtual time are skipped, each with its reason.
+//! Both verify the same files by the same code. Here `settle` waits until the log is quiet, expectations are retried
+//! for a while, and downtimes are shortened. Scenarios that need faults or virtual time are skipped, each with its
+//! reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -99,7 +101,8 @@ const MAX_DOWNTIME: Duration = Duration::from_secs(1);
 enum Obstacle {
     /// It has stubs, which the binary does not use.
     Stubs,
-    /// It writes the records of other operators, whose definitions other cases must not notice: `peering` has cases of its own.
+    /// It writes the records of other operators, whose definitions other cases must not notice: `peering` has cases of
+    /// its own.
     Peers,
     /// It needs failing requests, and there is no proxy between the binary and the server.
     Faults,
@@ -109,7 +112,8 @@ enum Obstacle {
     Time,
     /// The operator must be killed at a certain moment of its work, which depends on the machine's speed.
     Moment,
-    /// It expects something that only the operator's process knows: requests, running tasks, indexes, probes. The rest of it is run.
+    /// It expects something that only the operator's process knows: requests, running tasks, indexes, probes. The rest
+    /// of it is run.
     Unobserved,
 }
 
@@ -252,15 +256,23 @@ fn skipped_scenarios_have_a_reason(_: &TestContext<'_>) {
     assert_eq!(names, EXAMPLES.map(String::from).into(), "each example is known here");
     let obstacles: Vec<(&str, String, Option<Obstacle>)> = EXAMPLES
         .into_iter()
-        .flat_map(|name| scenarios(name).into_iter().map(move |scenario| (name, scenario.name.clone(), obstacle(&scenario))))
+        .flat_map(|name| {
+            scenarios(name).into_iter().map(move |scenario| (name, scenario.name.clone(), obstacle(&scenario)))
+        })
         .collect();
     let found: BTreeMap<(&str, String), Obstacle> =
         obstacles.iter().filter_map(|(name, title, obstacle)| Some(((*name, title.clone()), (*obstacle)?))).collect();
     let listed = LEFT_OUT.into_iter().map(|(name, title, obstacle)| ((name, title.to_owned()), obstacle)).collect();
     assert_eq!(found, listed, "all skipped scenarios are listed, and no listed one can run");
-    let runnable: BTreeSet<&str> = obstacles.iter().filter(|(_, _, obstacle)| obstacle.is_none()).map(|(name, ..)| *name).collect();
-    let without_case: Vec<&str> = runnable.into_iter().filter(|name| *name != RUN_ELSEWHERE && !RUN.contains(name)).collect();
-    assert_eq!((without_case, CASES.len()), (Vec::new(), RUN.len() + 1), "each example with a scenario that can run has a case");
+    let runnable: BTreeSet<&str> =
+        obstacles.iter().filter(|(_, _, obstacle)| obstacle.is_none()).map(|(name, ..)| *name).collect();
+    let without_case: Vec<&str> =
+        runnable.into_iter().filter(|name| *name != RUN_ELSEWHERE && !RUN.contains(name)).collect();
+    assert_eq!(
+        (without_case, CASES.len()),
+        (Vec::new(), RUN.len() + 1),
+        "each example with a scenario that can run has a case"
+    );
 }
 
 fn scenarios(name: &str) -> Vec<Scenario> {
@@ -270,7 +282,12 @@ fn scenarios(name: &str) -> Vec<Scenario> {
 /// Returns the scenarios in the folder of an example.
 fn found_in(folder: &Path) -> Vec<Scenario> {
     let found = find(&[folder.join("scenarios")]);
-    assert!(found.diagnostics.is_empty() && !found.scenarios.is_empty(), "{}: {:#?}", folder.display(), found.diagnostics);
+    assert!(
+        found.diagnostics.is_empty() && !found.scenarios.is_empty(),
+        "{}: {:#?}",
+        folder.display(),
+        found.diagnostics
+    );
     found.scenarios
 }
 

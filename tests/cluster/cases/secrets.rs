@@ -61,10 +61,15 @@ fn values_of_secrets_are_neither_in_the_log_nor_in_events(context: &TestContext<
     create(context, &json!({"password": "aHVudGVyMi1odW50ZXIy"}));
     handled(context, |essence| essence["data"]["password"] == "aHVudGVyMi1odW50ZXIy");
     // The type is immutable, and the patch is refused.
-    context.client().merge(&format!("{}/one", collection(context)), &json!({"data": {"password": "Y29ycmVjdC1ob3JzZQ=="}}));
+    context
+        .client()
+        .merge(&format!("{}/one", collection(context)), &json!({"data": {"password": "Y29ycmVjdC1ob3JzZQ=="}}));
     context.eventually("the patch was refused", || operator.log().contains("unexpected error").then_some(()));
     let log = operator.log();
-    assert!(log.contains("is in progress: ") && log.contains("\"password\":\"***\""), "the bodies are logged without values: {log}");
+    assert!(
+        log.contains("is in progress: ") && log.contains("\"password\":\"***\""),
+        "the bodies are logged without values: {log}"
+    );
     assert!(!VALUES.iter().any(|value| log.contains(value)), "{log}");
     let events = context.eventually("Events tell the bodies", || {
         let events = context.client().list(&format!("/api/v1/namespaces/{}/events", context.namespace));
@@ -84,7 +89,9 @@ fn digests_of_secrets_survive_restarts_and_tell_changes(context: &TestContext<'_
     context.stop(&first);
     let second = context.start(&launch);
     context.eventually("the Secret is resumed", || second.log().contains("] resumed").then_some(()));
-    context.client().merge(&format!("{}/one", collection(context)), &json!({"data": {"password": "Y29ycmVjdC1ob3JzZQ=="}}));
+    context
+        .client()
+        .merge(&format!("{}/one", collection(context)), &json!({"data": {"password": "Y29ycmVjdC1ob3JzZQ=="}}));
     let changed = handled(context, |changed| changed["data"]["password"] != essence["data"]["password"]);
     assert_eq!(changed["data"]["same"], essence["data"]["same"]);
     let log = second.log();

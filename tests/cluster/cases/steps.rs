@@ -21,7 +21,8 @@ pub(crate) const CASES: &[Case] = cases![
     an_object_survives_a_crash_after_any_write,
 ];
 
-/// The children of a database: group, kind, plural, the end of the name, and how often a life makes them. The backups are toggled.
+/// The children of a database: group, kind, plural, the end of the name, and how often a life makes them. The backups
+/// are toggled.
 const CHILDREN: [(&str, &str, &str, &str, usize); 4] = [
     ("apps", "StatefulSet", "statefulsets", "db", 1),
     ("", "Service", "services", "db", 1),
@@ -85,7 +86,11 @@ fn database_with_crashes(context: &TestContext<'_>, first: usize) {
     crash_after_each(context, &launch, first, 4, |name| {
         states.borrow_mut().insert(life_of_a_database(context, name));
         for (record, (_, kind, _, suffix, times)) in records.iter().zip(CHILDREN) {
-            assert_eq!(times_made(record, &format!("{name}-{suffix}")), times, "how often the {kind} of {name} was made");
+            assert_eq!(
+                times_made(record, &format!("{name}-{suffix}")),
+                times,
+                "how often the {kind} of {name} was made"
+            );
         }
     });
     let states = states.into_inner();
@@ -125,7 +130,11 @@ fn a_repair_survives_a_crash_after_any_write(context: &TestContext<'_>) {
         context.client().delete(&set);
         made.set(made.get() + 1);
         let object = repaired(&format!("{life}: the StatefulSet is made again"));
-        assert_eq!((times_made(&sets, "repaired-db"), children(context, &object).len()), (made.get(), 4), "{life}: it is made once");
+        assert_eq!(
+            (times_made(&sets, "repaired-db"), children(context, &object).len()),
+            (made.get(), 4),
+            "{life}: it is made once"
+        );
     });
 }
 
@@ -162,7 +171,9 @@ fn life_of_a_database(context: &TestContext<'_>, name: &str) -> String {
     let in_the_end = outcome(&object, &children(context, &object));
     context.delete(&kind, name);
     context.gone(&kind, name);
-    context.eventually(&format!("all children of {name} are gone"), || children(context, &object).is_empty().then_some(()));
+    context.eventually(&format!("all children of {name} are gone"), || {
+        children(context, &object).is_empty().then_some(())
+    });
     in_the_end
 }
 
@@ -170,8 +181,9 @@ fn life_of_a_database(context: &TestContext<'_>, name: &str) -> String {
 fn outcome(database: &Value, children: &[Value]) -> String {
     let status = &database["status"];
     let [database_spec, finalizers] = [&database["spec"], &database["metadata"]["finalizers"]];
-    let of_child =
-        |child: &Value| json!([child["kind"], child["metadata"]["ownerReferences"].as_array().map(Vec::len), child["spec"]["replicas"]]);
+    let of_child = |child: &Value| {
+        json!([child["kind"], child["metadata"]["ownerReferences"].as_array().map(Vec::len), child["spec"]["replicas"]])
+    };
     let children: Vec<Value> = children.iter().map(of_child).collect();
     json!([database_spec, finalizers, status["engine"], status["version"], status["replicas"], children]).to_string()
 }

@@ -84,10 +84,12 @@ fn a_retried_creation_is_finished(context: &TestContext<'_>, pair: Pair) {
     let handlers = [Handler::on("create", "on_create").with("retries", 5)];
     let first = context.operator_of(pair[0], &kind, &handlers);
     context.create(&kind, "one", json!({"steps": {"on_create": [{"temporary": 5}, {"temporary": 1}]}}));
-    let before = context.object(&kind, "one", "waits for its second attempt", |object| attempts(object, "on_create") == 1);
+    let before =
+        context.object(&kind, "one", "waits for its second attempt", |object| attempts(object, "on_create") == 1);
     context.kill(&first);
     context.operator_of(pair[1], &kind, &handlers);
-    let between = context.object(&kind, "one", "waits for its third attempt", |object| attempts(object, "on_create") == 2);
+    let between =
+        context.object(&kind, "one", "waits for its third attempt", |object| attempts(object, "on_create") == 2);
     let started = |object| progress(object, "on_create").expect("it is in progress")["started"].clone();
     assert_eq!(started(&before), started(&between), "the follower keeps the time of the start");
     let object = context.handled(&kind, "one");
@@ -118,13 +120,15 @@ fn a_changed_creation_stays_a_creation(context: &TestContext<'_>, pair: Pair) {
 
 fn an_update_that_continues_is_one_update(context: &TestContext<'_>, pair: Pair) {
     let kind = context.thing();
-    let handlers = [Handler::on("create", "on_create"), Handler::on("update", "first"), Handler::on("update", "second")];
+    let handlers =
+        [Handler::on("create", "on_create"), Handler::on("update", "first"), Handler::on("update", "second")];
     let first = context.operator_of(pair[0], &kind, &handlers);
     context.create(&kind, "one", json!({"size": 1, "steps": {"second": [{"temporary": 3}]}}));
     context.handled(&kind, "one");
     context.merge(&kind, "one", json!({"spec": {"size": 2}}));
-    context
-        .object(&kind, "one", "waits in the middle of its update", |object| succeeded(object, "first") && attempts(object, "second") == 1);
+    context.object(&kind, "one", "waits in the middle of its update", |object| {
+        succeeded(object, "first") && attempts(object, "second") == 1
+    });
     context.kill(&first);
     context.merge(&kind, "one", json!({"spec": {"size": 3}}));
     context.operator_of(pair[1], &kind, &handlers);
@@ -132,12 +136,17 @@ fn an_update_that_continues_is_one_update(context: &TestContext<'_>, pair: Pair)
     assert_eq!([&object["status"]["first"]["size"], &object["status"]["second"]["size"]], [&json!(2), &json!(3)]);
     settled(context, &calls(pair, &["0 on_create#0", "0 first#0", "0 second#0", "1 second#1"]));
     let last = context.calls().pop().expect("the last call was noted");
-    assert_eq!(last.change[2], json!([["change", ["spec", "size"], 1, 3]]), "the difference begins at what was handled last");
+    assert_eq!(
+        last.change[2],
+        json!([["change", ["spec", "size"], 1, 3]]),
+        "the difference begins at what was handled last"
+    );
 }
 
 fn a_handled_object_is_only_resumed(context: &TestContext<'_>, pair: Pair) {
     let kind = context.thing();
-    let handlers = [Handler::on("create", "on_create"), Handler::on("update", "on_update"), Handler::on("resume", "on_resume")];
+    let handlers =
+        [Handler::on("create", "on_create"), Handler::on("update", "on_update"), Handler::on("resume", "on_resume")];
     let first = context.operator_of(pair[0], &kind, &handlers);
     let spec = json!({"size": 1, "text": "é \"quoted\" \u{1f600}\n", "nothing": [], "deep": {"list": [1, 2.5, true, "x"], "empty": {}}});
     context.create(&kind, "one", spec);
@@ -151,7 +160,8 @@ fn a_handled_object_is_only_resumed(context: &TestContext<'_>, pair: Pair) {
 
 fn a_deletion_is_finished(context: &TestContext<'_>, pair: Pair) {
     let kind = context.thing();
-    let handlers = [Handler::on("create", "on_create"), Handler::on("delete", "first"), Handler::on("delete", "second")];
+    let handlers =
+        [Handler::on("create", "on_create"), Handler::on("delete", "first"), Handler::on("delete", "second")];
     let first = context.operator_of(pair[0], &kind, &handlers);
     context.create(&kind, "one", json!({"steps": {"second": [{"temporary": 4}]}}));
     assert!(has_finalizer(&context.handled(&kind, "one")));
@@ -166,7 +176,12 @@ fn a_deletion_is_finished(context: &TestContext<'_>, pair: Pair) {
 }
 
 fn chain() -> [Handler; 4] {
-    [Handler::on("create", "first"), Handler::on("create", "second"), Handler::on("create", "third"), Handler::on("update", "on_update")]
+    [
+        Handler::on("create", "first"),
+        Handler::on("create", "second"),
+        Handler::on("create", "third"),
+        Handler::on("update", "on_update"),
+    ]
 }
 
 /// The first handler has succeeded, the second will be retried, and the operator is killed while the third is running.
@@ -184,7 +199,8 @@ fn interrupt_chain(context: &TestContext<'_>, kind: &Kind, pair: Pair) {
 
 /// Checks which engine got which calls, again after a while.
 fn settled(context: &TestContext<'_>, expected: &[String]) {
-    let seen = || -> Vec<String> { context.calls().iter().map(|call| format!("{} {}", call.engine, call.short())).collect() };
+    let seen =
+        || -> Vec<String> { context.calls().iter().map(|call| format!("{} {}", call.engine, call.short())).collect() };
     context.eventually(&format!("the calls are {expected:?}"), || (seen().len() >= expected.len()).then_some(()));
     std::thread::sleep(std::time::Duration::from_secs(2));
     assert_eq!(seen(), expected);
@@ -195,7 +211,9 @@ fn calls(pair: Pair, numbered: &[&str]) -> Vec<String> {
     let name = |engine: Engine| if engine == Engine::Kopf { "kopf" } else { "kopfd" };
     numbered
         .iter()
-        .map(|call| call.replacen("0 ", &format!("{} ", name(pair[0])), 1).replacen("1 ", &format!("{} ", name(pair[1])), 1))
+        .map(|call| {
+            call.replacen("0 ", &format!("{} ", name(pair[0])), 1).replacen("1 ", &format!("{} ", name(pair[1])), 1)
+        })
         .collect()
 }
 

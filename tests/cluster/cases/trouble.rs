@@ -1,4 +1,5 @@
-//! Failures around an operator: crashes, downtime, servers that die, are silent or lose their data, and a burst of objects.
+//! Failures around an operator: crashes, downtime, servers that die, are silent or lose their data, and a burst of
+//! objects.
 
 use std::time::Duration;
 
@@ -6,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::cases;
 use crate::harness::{
-    Case, Cluster, Controllers, Engine, Handler, Kind, Launch, TestContext, has_finalizer, is_handled, last_handled, progress,
+    Case, Cluster, Controllers, Engine, Handler, Kind, Launch, TestContext, has_finalizer, is_handled, last_handled,
+    progress,
 };
 
 pub(crate) const CASES: &[Case] = cases![
@@ -37,7 +39,8 @@ fn a_crash_between_attempts_loses_neither_the_count_nor_the_time(context: &TestC
     let first = context.operator(&kind, &handlers);
     let step = json!({"temporary": 6});
     context.create(&kind, "one", json!({"steps": {"on_create": [step, step]}}));
-    let before = context.object(&kind, "one", "waits for its second attempt", |object| progress(object, "on_create").is_some());
+    let before =
+        context.object(&kind, "one", "waits for its second attempt", |object| progress(object, "on_create").is_some());
     context.kill(&first);
     let second = context.operator(&kind, &handlers);
     let after = context.object(&kind, "one", "waits for its third attempt", |object| {
@@ -50,7 +53,10 @@ fn a_crash_between_attempts_loses_neither_the_count_nor_the_time(context: &TestC
     context.handled(&kind, "one");
     context.expect_no_more_calls("one", &["on_create#0", "on_create#1", "on_create#2"]);
     let calls = context.calls();
-    assert!(calls.windows(2).all(|pair| pair[1].at.duration_since(pair[0].at).as_secs_f64() >= 6.0), "no attempt is early: {calls:?}");
+    assert!(
+        calls.windows(2).all(|pair| pair[1].at.duration_since(pair[0].at).as_secs_f64() >= 6.0),
+        "no attempt is early: {calls:?}"
+    );
 }
 
 fn changes_during_a_downtime_are_handled_after_the_restart(context: &TestContext<'_>) {
@@ -86,8 +92,16 @@ fn changes_during_a_downtime_are_handled_after_the_restart(context: &TestContext
     context.expect_calls("deleted", &["on_create#0", "on_delete#0"]);
     context.expect_no_more_calls("created", &["on_create#0"]);
     let update = context.calls().into_iter().find(|call| call.handler == "on_update").expect("the update was noted");
-    assert_eq!(update.change[2], json!([["change", ["spec", "size"], 1, 3]]), "one update from the last handled to the present state");
-    let resumed = context.calls().into_iter().find(|call| call.handler == "on_resume" && call.object == "changed").expect("it was noted");
+    assert_eq!(
+        update.change[2],
+        json!([["change", ["spec", "size"], 1, 3]]),
+        "one update from the last handled to the present state"
+    );
+    let resumed = context
+        .calls()
+        .into_iter()
+        .find(|call| call.handler == "on_resume" && call.object == "changed")
+        .expect("it was noted");
     assert_eq!(resumed.reason, "update", "a resuming handler that is mixed in sees the actual cause");
 }
 
@@ -105,7 +119,10 @@ fn a_deletion_does_not_wait_for_a_retry_of_the_creation(context: &TestContext<'_
 
 fn a_deletion_waits_for_a_running_handler_only(context: &TestContext<'_>) {
     let kind = context.thing();
-    context.operator(&kind, &[Handler::on("create", "first"), Handler::on("create", "second"), Handler::on("delete", "on_delete")]);
+    context.operator(
+        &kind,
+        &[Handler::on("create", "first"), Handler::on("create", "second"), Handler::on("delete", "on_delete")],
+    );
     context.create(&kind, "one", json!({"steps": {"first": [{"sleep": 5}]}}));
     context.expect_calls("one", &["first#0"]);
     context.delete(&kind, "one");
@@ -127,7 +144,10 @@ fn a_thousand_objects_in_one_burst_are_all_handled(context: &TestContext<'_>) {
         (objects.len() == BURST && ready).then_some(objects)
     });
     for object in &all {
-        assert_eq!(object["status"]["on_create"]["size"], object["spec"]["size"], "every object has its own result: {object}");
+        assert_eq!(
+            object["status"]["on_create"]["size"], object["spec"]["size"],
+            "every object has its own result: {object}"
+        );
         assert_eq!(last_handled(object).expect("it is handled")["spec"], object["spec"]);
     }
     let successes = operator.log().matches("Handler 'on_create' succeeded").count();
@@ -175,7 +195,8 @@ fn a_server_that_falls_silent_and_dies_is_waited_for(context: &TestContext<'_>) 
     std::thread::sleep(Duration::from_secs(10));
     server.revive();
     let handled = |name: &str| {
-        context.eventually_within(SILENCE, &format!("{name} is handled"), || context.get(&kind, name).filter(is_handled));
+        context
+            .eventually_within(SILENCE, &format!("{name} is handled"), || context.get(&kind, name).filter(is_handled));
     };
     handled("in-silence");
     server.silence();
@@ -198,8 +219,10 @@ fn a_server_that_lost_its_data_is_served_again(context: &TestContext<'_>) {
         return;
     }
     let kind = Kind::of_group("forgotten.kopfd.test");
-    let mut cluster = Cluster::start(&context.directory().join("cluster"), context.cluster().tools(), Controllers::Absent);
-    let launch = context.launch(Engine::under_test(), std::slice::from_ref(&kind), &[Handler::on("create", "on_create")]);
+    let mut cluster =
+        Cluster::start(&context.directory().join("cluster"), context.cluster().tools(), Controllers::Absent);
+    let launch =
+        context.launch(Engine::under_test(), std::slice::from_ref(&kind), &[Handler::on("create", "on_create")]);
     let launch = Launch { kubeconfig: cluster.api_server().kubeconfig(), namespaces: Vec::new(), ..launch };
     {
         let own = TestContext::new(&cluster, "before", &context.directory().join("before"));
@@ -218,5 +241,6 @@ fn a_server_that_lost_its_data_is_served_again(context: &TestContext<'_>) {
     own.create(&kind, "new", json!({"size": 7, "quiet": true}));
     // The status is a separate request, after the one that marks the object as handled.
     let is_told = |object: &Value| is_handled(object) && object["status"]["on_create"]["size"] == 7;
-    context.eventually_within(SILENCE, "an object of the new life is handled", || own.get(&kind, "new").filter(is_told));
+    context
+        .eventually_within(SILENCE, "an object of the new life is handled", || own.get(&kind, "new").filter(is_told));
 }

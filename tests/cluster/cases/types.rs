@@ -1,5 +1,5 @@
-//! Server-side applies of objects with values of wrong types. A real server answers them as internal errors; kopfd tells them from others by the
-//! first words of the message, and does not repeat them.
+//! Server-side applies of objects with values of wrong types. A real server answers them as internal errors; kopfd
+//! tells them from others by the first words of the message, and does not repeat them.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -16,7 +16,11 @@ const FIRST_WORDS: &str = "failed to create typed patch object";
 
 /// The handlers, each with the object that it applies. `GROUP` is the group of the case.
 const APPLIED: [(&str, &str, &str); 4] = [
-    ("text", "configmaps/text", r#"#{ apiVersion: "v1", kind: "ConfigMap", metadata: #{ name: "text" }, data: #{ a: 1 } }"#),
+    (
+        "text",
+        "configmaps/text",
+        r#"#{ apiVersion: "v1", kind: "ConfigMap", metadata: #{ name: "text" }, data: #{ a: 1 } }"#,
+    ),
     (
         "number",
         "deployments/number",
@@ -25,8 +29,16 @@ const APPLIED: [(&str, &str, &str); 4] = [
             template: #{ metadata: #{ labels: #{ a: "b" } }, spec: #{ containers: [#{ name: "c", image: "i" }] } },
         } }"#,
     ),
-    ("custom", "shelves/custom", r#"#{ apiVersion: "GROUP/v1", kind: "Shelf", metadata: #{ name: "custom" }, spec: #{ size: "two" } }"#),
-    ("right", "configmaps/right", r#"#{ apiVersion: "v1", kind: "ConfigMap", metadata: #{ name: "right" }, data: #{ a: "1" } }"#),
+    (
+        "custom",
+        "shelves/custom",
+        r#"#{ apiVersion: "GROUP/v1", kind: "Shelf", metadata: #{ name: "custom" }, spec: #{ size: "two" } }"#,
+    ),
+    (
+        "right",
+        "configmaps/right",
+        r#"#{ apiVersion: "v1", kind: "ConfigMap", metadata: #{ name: "right" }, data: #{ a: "1" } }"#,
+    ),
 ];
 
 fn applied_objects_with_values_of_wrong_types_are_final_after_one_request(context: &TestContext<'_>) {
@@ -43,7 +55,8 @@ fn applied_objects_with_values_of_wrong_types_are_final_after_one_request(contex
     for (handler, place, _) in APPLIED {
         let applied = writes.iter().filter(|write| write.path.ends_with(&format!("/{place}")));
         let statuses: Vec<u16> = applied.map(|write| write.status).collect();
-        let told = log.lines().filter(|line| line.contains(&format!("Handler '{handler}' "))).collect::<Vec<_>>().join("\n");
+        let told =
+            log.lines().filter(|line| line.contains(&format!("Handler '{handler}' "))).collect::<Vec<_>>().join("\n");
         if handler == "right" {
             assert_eq!(statuses, [201], "{handler}: {told}");
             continue;

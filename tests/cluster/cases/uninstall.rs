@@ -33,8 +33,11 @@ pub(crate) fn texts(done: &Output) -> String {
 
 fn an_operator_that_is_taken_out_leaves_no_finalizer(context: &TestContext<'_>) {
     let kind = context.thing();
-    let launch =
-        context.launch(Engine::Kopfd, std::slice::from_ref(&kind), &[Handler::on("create", "hello"), Handler::on("delete", "bye")]);
+    let launch = context.launch(
+        Engine::Kopfd,
+        std::slice::from_ref(&kind),
+        &[Handler::on("create", "hello"), Handler::on("delete", "bye")],
+    );
     let operator = context.start(&launch);
     for name in ["deleted", "kept"] {
         context.create(&kind, name, json!({}));
@@ -45,7 +48,8 @@ fn an_operator_that_is_taken_out_leaves_no_finalizer(context: &TestContext<'_>) 
     context.stop(&operator);
 
     let source = launch.source.to_str().expect("our own paths are UTF-8");
-    let options = ["uninstall", source, "-n", &context.namespace, "--operator-namespace", &context.namespace, "--timeout", "2s"];
+    let options =
+        ["uninstall", source, "-n", &context.namespace, "--operator-namespace", &context.namespace, "--timeout", "2s"];
     let done = kopfd(context, &options);
     assert!(done.status.success(), "{}", texts(&done));
     assert!(!has_finalizer(&context.get(&kind, "kept").expect("objects stay")), "{}", texts(&done));
@@ -57,7 +61,10 @@ fn an_operator_that_is_taken_out_leaves_no_finalizer(context: &TestContext<'_>) 
     assert_eq!(done.status.code(), Some(1));
     assert!(texts(&done).contains("its deletion was not handled in time"), "{}", texts(&done));
     let selector = kind.selector();
-    let done = kopfd(context, &["uninstall", "--janitor", "--finalizer", FINALIZER, "--kind", &selector, "-n", &context.namespace]);
+    let done = kopfd(
+        context,
+        &["uninstall", "--janitor", "--finalizer", FINALIZER, "--kind", &selector, "-n", &context.namespace],
+    );
     assert!(done.status.success(), "{}", texts(&done));
     context.gone(&kind, "kept");
 }
@@ -69,7 +76,8 @@ pub(crate) fn extend(launch: &Launch, definition: &Value, lines: &str) {
     let text = text.replacen("\nspec:\n", "\nspec:\n  crds: [crd.json]\n", 1) + lines;
     assert!(text.contains("crds: [crd.json]"), "{text}");
     std::fs::write(&manifest, text).expect("our own manifest can be written");
-    std::fs::write(launch.source.join("crd.json"), definition.to_string()).expect("the directory of an operator can be written");
+    std::fs::write(launch.source.join("crd.json"), definition.to_string())
+        .expect("the directory of an operator can be written");
 }
 
 /// Returns a Deployment whose pods no node runs.
@@ -86,7 +94,11 @@ fn what_an_operator_has_made_for_itself_is_taken_away(context: &TestContext<'_>)
     let (client, namespace) = (context.client(), &context.namespace);
     let peers = Peers::new(context, false);
     let (kind, peering, peer) = (&peers.kind, peers.name(), peers.paths().1);
-    let launch = context.launch(Engine::Kopfd, std::slice::from_ref(kind), &[Handler::on("create", "hello"), Handler::on("delete", "bye")]);
+    let launch = context.launch(
+        Engine::Kopfd,
+        std::slice::from_ref(kind),
+        &[Handler::on("create", "hello"), Handler::on("delete", "bye")],
+    );
     extend(&launch, &kind.definition().1, &format!("  settings: {{peering: {{name: {peering}, mandatory: true}}}}\n"));
     let launch = Launch { options: vec![format!("--peering={peering}")], ..launch };
     context.start(&launch);
@@ -101,8 +113,7 @@ fn what_an_operator_has_made_for_itself_is_taken_away(context: &TestContext<'_>)
     let record = json!({"priority": -10, "lifetime": 3_600, "lastseen": record["lastseen"]});
     client.merge(&peer, &json!({"status": {format!("{namespace}-0"): record, format!("{namespace}-other-0"): record}}));
     let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
-    let lease =
-        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": namespace}, "spec": {"holderIdentity": ""}});
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": namespace}, "spec": {"holderIdentity": ""}});
     client.create(&leases, &lease);
     let deployments = format!("/apis/apps/v1/namespaces/{namespace}/deployments");
     client.create(&deployments, &deployment(namespace));
@@ -132,7 +143,8 @@ fn what_an_operator_has_made_for_itself_is_taken_away(context: &TestContext<'_>)
     assert!(client.list(&pods).is_empty() && client.get(&format!("{leases}/{namespace}")).is_none());
     let left = client.get(&peer).expect("the peering stays");
     assert!(
-        left["status"].get(format!("{namespace}-0")).is_none() && left["status"].get(format!("{namespace}-other-0")).is_some(),
+        left["status"].get(format!("{namespace}-0")).is_none()
+            && left["status"].get(format!("{namespace}-other-0")).is_some(),
         "{left}"
     );
 }
@@ -163,7 +175,11 @@ fn traces(context: &TestContext<'_>) -> [(String, String); 5] {
 /// Returns a replica that makes everything that an operator can make, and the account of its pod.
 fn leaving_traces(context: &TestContext<'_>, kind: &Kind, peering: &str) -> Launch {
     let namespace = &context.namespace;
-    let launch = context.launch(Engine::Kopfd, std::slice::from_ref(kind), &[Handler::on("create", "hello"), Handler::on("delete", "bye")]);
+    let launch = context.launch(
+        Engine::Kopfd,
+        std::slice::from_ref(kind),
+        &[Handler::on("create", "hello"), Handler::on("delete", "bye")],
+    );
     let lines = format!(
         "      webhooks:
         - {{on: validate, id: check, run: 'warnings.push(\"checked\");', operations: [create, update]}}
@@ -181,7 +197,8 @@ fn leaving_traces(context: &TestContext<'_>, kind: &Kind, peering: &str) -> Laun
     let own = text.replace("\"namespace\": \"default\"", &format!("\"namespace\": \"{namespace}\""));
     assert_ne!(text, own, "the kubeconfig has a namespace");
     std::fs::write(&kubeconfig, own).expect("the directory of the case can be written");
-    let election = ["--leader-elect", "--lease-duration=10s", "--renew-deadline=6s", "--retry-period=1s"].map(str::to_owned);
+    let election =
+        ["--leader-elect", "--lease-duration=10s", "--renew-deadline=6s", "--retry-period=1s"].map(str::to_owned);
     let options = [vec![format!("--peering={peering}")], election.to_vec()].concat();
     Launch { kubeconfig, options, ..launch }
 }
@@ -195,13 +212,15 @@ struct Protection<'a> {
 impl<'a> Protection<'a> {
     fn of_secrets(context: &'a TestContext<'a>) -> Self {
         let namespace = &context.namespace;
-        let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["secrets"]});
+        let rule =
+            json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["secrets"]});
         let place = json!({"matchLabels": {"kubernetes.io/metadata.name": namespace}});
         let policy = json!({"metadata": {"name": namespace}, "spec": {
             "matchConstraints": {"namespaceSelector": place, "resourceRules": [rule]},
             "validations": [{"expression": "false", "message": "Secrets are kept here"}],
         }});
-        let binding = json!({"metadata": {"name": namespace}, "spec": {"policyName": namespace, "validationActions": ["Deny"]}});
+        let binding =
+            json!({"metadata": {"name": namespace}, "spec": {"policyName": namespace, "validationActions": ["Deny"]}});
         let kinds = ["validatingadmissionpolicybindings", "validatingadmissionpolicies"];
         let collections = kinds.map(|kind| format!("/apis/admissionregistration.k8s.io/v1/{kind}"));
         for (collection, object) in collections.iter().zip([binding, policy]) {
@@ -278,7 +297,10 @@ fn the_traces_of_a_killed_operator_are_named_and_removed_and_the_rest_is_reporte
         assert_eq!(client.get(&path).is_some(), is_secret, "{path}: {account}");
         assert_eq!(account.contains(&format!("deleted {title}\n")), !is_secret, "{title}: {account}");
     }
-    assert!(account.contains(&format!("left:\n  {secret}: ")) && account.contains("Secrets are kept here"), "{account}");
+    assert!(
+        account.contains(&format!("left:\n  {secret}: ")) && account.contains("Secrets are kept here"),
+        "{account}"
+    );
     assert!(account.contains(&format!("removed the peer {own}\n")) && !has_record(), "{account}");
     assert!(account.contains(&format!("freed {} {namespace}/kept\n", kind.selector())), "{account}");
     assert!(!has_finalizer(&context.get(kind, "kept").expect("objects stay")), "{account}");
@@ -286,11 +308,15 @@ fn the_traces_of_a_killed_operator_are_named_and_removed_and_the_rest_is_reporte
     protection.end();
     let done = kopfd(context, &options);
     let account = texts(&done);
-    assert!(done.status.success() && account.contains(&format!("deleted {secret}\n")) && !account.contains("left:"), "{account}");
+    assert!(
+        done.status.success() && account.contains(&format!("deleted {secret}\n")) && !account.contains("left:"),
+        "{account}"
+    );
     assert!(client.get(&traces(context)[2].0).is_none());
 }
 
-/// The Job of a package that frees objects. There are no nodes, so its program runs here, with the token of its account.
+/// The Job of a package that frees objects. There are no nodes, so its program runs here, with the token of its
+/// account.
 struct Janitor<'a> {
     context: &'a TestContext<'a>,
     account: String,
@@ -309,17 +335,22 @@ impl<'a> Janitor<'a> {
         let file = package.join("janitor/janitor.yaml");
         let applied = context.cluster().kubectl_ok(&["apply", "-f", &file.display().to_string(), "-o", "json"]);
         let applied: Value = serde_json::from_str(&applied).expect("kubectl prints JSON");
-        let of_kind = |kind: &str| applied["items"].as_array().and_then(|items| items.iter().find(|item| item["kind"] == kind));
+        let of_kind =
+            |kind: &str| applied["items"].as_array().and_then(|items| items.iter().find(|item| item["kind"] == kind));
         let job = of_kind("Job").expect("the janitor is a Job");
-        let account = of_kind("ServiceAccount").and_then(|account| account["metadata"]["name"].as_str()).expect("the Job has an account");
+        let account = of_kind("ServiceAccount")
+            .and_then(|account| account["metadata"]["name"].as_str())
+            .expect("the Job has an account");
         // The account is in another namespace than the pod of this test.
         let mut elsewhere = job.clone();
         elsewhere["spec"]["template"]["spec"].as_object_mut().expect("a pod has a spec").remove("serviceAccountName");
         Restricted::new(context).create_pod(&elsewhere).expect("the pod has no privileges");
         let token = account_token(context.client(), account);
         let kubeconfig = context.cluster().api_server().kubeconfig_of(context.directory(), &token);
-        let arguments =
-            job.pointer("/spec/template/spec/containers/0/args").and_then(Value::as_array).expect("the container has arguments");
+        let arguments = job
+            .pointer("/spec/template/spec/containers/0/args")
+            .and_then(Value::as_array)
+            .expect("the container has arguments");
         let arguments = arguments.iter().filter_map(Value::as_str).map(str::to_owned).collect();
         let directory = context.directory().join("pod");
         std::fs::create_dir_all(&directory).expect("the directory of the case can be written");
@@ -341,7 +372,13 @@ impl<'a> Janitor<'a> {
         let (cluster, account) = (self.context.cluster(), &self.account);
         let others = ["clusterrole", "clusterrolebinding"].map(|kind| format!("{kind}/{account}"));
         cluster.kubectl_ok(&["delete", &others[0], &others[1]]);
-        cluster.kubectl_ok(&["delete", "-n", "default", &format!("job/{account}"), &format!("serviceaccount/{account}")]);
+        cluster.kubectl_ok(&[
+            "delete",
+            "-n",
+            "default",
+            &format!("job/{account}"),
+            &format!("serviceaccount/{account}"),
+        ]);
     }
 }
 
@@ -372,7 +409,9 @@ fn a_namespace_that_waits_for_an_operator_that_is_gone_is_freed_by_the_job(conte
     let names = ["one", "two", "three"];
     for name in names {
         context.create_in(&home, &kind, name, json!({}));
-        context.eventually(&format!("{name} has the finalizer"), || client.get(&kind.path(&home, name)).filter(has_finalizer));
+        context.eventually(&format!("{name} has the finalizer"), || {
+            client.get(&kind.path(&home, name)).filter(has_finalizer)
+        });
     }
     // Another controller's finalizer is not this operator's business.
     let own = json!(["example.com/other", FINALIZER]);
@@ -383,11 +422,15 @@ fn a_namespace_that_waits_for_an_operator_that_is_gone_is_freed_by_the_job(conte
     context.eventually("the namespace waits for the finalizers", || {
         let namespace = client.get(&path).expect("its objects hold it");
         let conditions = namespace["status"]["conditions"].as_array()?;
-        let is_waiting = |condition: &Value| condition["type"] == "NamespaceFinalizersRemaining" && condition["status"] == "True";
+        let is_waiting =
+            |condition: &Value| condition["type"] == "NamespaceFinalizersRemaining" && condition["status"] == "True";
         (namespace["status"]["phase"] == "Terminating" && conditions.iter().any(is_waiting)).then_some(())
     });
     let held = client.list(&kind.collection(&home));
-    assert!(held.len() == names.len() && held.iter().all(|object| object["metadata"]["deletionTimestamp"].is_string()), "{held:?}");
+    assert!(
+        held.len() == names.len() && held.iter().all(|object| object["metadata"]["deletionTimestamp"].is_string()),
+        "{held:?}"
+    );
     // No operator could be started there any more.
     let pod = json!({"metadata": {"name": "late"}, "spec": {"containers": [{"name": "operator", "image": "none"}]}});
     let refused = client.request("POST", &format!("{path}/pods"), "application/json", Some(&pod));

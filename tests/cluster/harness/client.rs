@@ -1,4 +1,5 @@
-//! A small client of the API server: paths and JSON, without a model of Kubernetes that could have the same errors as the engine.
+//! A small client of the API server: paths and JSON, without a model of Kubernetes that could have the same errors as
+//! the engine.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -49,8 +50,9 @@ impl Client {
     pub(crate) fn new(runtime: Arc<Runtime>, kubeconfig: &str) -> Self {
         let client = runtime.block_on(async {
             let parsed = Kubeconfig::from_yaml(kubeconfig).expect("our own kubeconfig is well-formed");
-            let mut config =
-                kube::Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default()).await.expect("our own kubeconfig is complete");
+            let mut config = kube::Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default())
+                .await
+                .expect("our own kubeconfig is complete");
             config.read_timeout = None;
             // Cases need the answers of the server itself.
             config.default_retry = false;
@@ -92,7 +94,9 @@ impl Client {
 
     /// Returns the items of a list.
     pub(crate) fn list(&self, path: &str) -> Vec<Value> {
-        let mut list = self.request("GET", path, "application/json", None).unwrap_or_else(|failure| panic!("GET {path}: {failure}"));
+        let mut list = self
+            .request("GET", path, "application/json", None)
+            .unwrap_or_else(|failure| panic!("GET {path}: {failure}"));
         match list["items"].take() {
             Value::Array(items) => items,
             _ => Vec::new(),
@@ -101,7 +105,8 @@ impl Client {
 
     /// Creates an object in a collection.
     pub(crate) fn create(&self, path: &str, object: &Value) -> Value {
-        self.request("POST", path, "application/json", Some(object)).unwrap_or_else(|failure| panic!("POST {path}: {failure}"))
+        self.request("POST", path, "application/json", Some(object))
+            .unwrap_or_else(|failure| panic!("POST {path}: {failure}"))
     }
 
     /// Creates an object unless it is already there.
@@ -115,7 +120,8 @@ impl Client {
 
     /// Applies a merge patch.
     pub(crate) fn merge(&self, path: &str, patch: &Value) -> Value {
-        self.request("PATCH", path, "application/merge-patch+json", Some(patch)).unwrap_or_else(|failure| panic!("PATCH {path}: {failure}"))
+        self.request("PATCH", path, "application/merge-patch+json", Some(patch))
+            .unwrap_or_else(|failure| panic!("PATCH {path}: {failure}"))
     }
 
     /// Deletes an object, if it exists.
@@ -129,7 +135,9 @@ impl Client {
 
     /// Collects the watch events of a collection from now on.
     pub(crate) fn watch_all(&self, path: &str) -> Watch {
-        let list = self.request("GET", path, "application/json", None).unwrap_or_else(|failure| panic!("GET {path}: {failure}"));
+        let list = self
+            .request("GET", path, "application/json", None)
+            .unwrap_or_else(|failure| panic!("GET {path}: {failure}"));
         self.watch(path, list["metadata"]["resourceVersion"].as_str().expect("a list has a revision"))
     }
 
@@ -153,7 +161,10 @@ impl Client {
                     while let Ok(Some(line)) = lines.try_next().await {
                         let event: Value = serde_json::from_str(&line).expect("a watch event is JSON");
                         assert_ne!(event["type"], "ERROR", "the watch of {path} fails: {event}");
-                        event["object"]["metadata"]["resourceVersion"].as_str().expect("objects have versions").clone_into(&mut revision);
+                        event["object"]["metadata"]["resourceVersion"]
+                            .as_str()
+                            .expect("objects have versions")
+                            .clone_into(&mut revision);
                         collected.lock().expect("no thread panics while holding the events").push(event);
                     }
                 }

@@ -90,8 +90,13 @@ impl Cluster {
         }
         fs::create_dir_all(directory).expect("the directory of the cluster can be made");
         write_credentials(directory);
-        let runtime =
-            Arc::new(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime for the client"));
+        let runtime = Arc::new(
+            tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()
+                .expect("a runtime for the client"),
+        );
         let etcd = Etcd::start(directory, tools);
         let api_server = ApiServer::start(directory, tools, etcd.port, "api-server");
         let client = Client::new(Arc::clone(&runtime), &api_server.kubeconfig_text(TOKEN));
@@ -160,7 +165,12 @@ impl Cluster {
     /// Runs kubectl, which must succeed, and returns what it printed.
     pub(crate) fn kubectl_ok(&self, arguments: &[&str]) -> String {
         let output = self.kubectl(arguments);
-        assert!(output.status.success(), "kubectl {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "kubectl {}: {}",
+            arguments.join(" "),
+            String::from_utf8_lossy(&output.stderr)
+        );
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 }
@@ -231,7 +241,11 @@ impl ApiServer {
             .args(["--service-cluster-ip-range=10.0.0.0/24", "--service-account-issuer=https://kopfd.test"])
             .arg(format!("--service-account-key-file={}", file("service-accounts.pem")))
             .arg(format!("--service-account-signing-key-file={}", file("service-accounts.pem")))
-            .args(["--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none", "--profiling=false"]);
+            .args([
+                "--disable-admission-plugins=ServiceAccount",
+                "--endpoint-reconciler-type=none",
+                "--profiling=false",
+            ]);
         let log = self.directory.join(format!("{}.log", self.title));
         self.process = Some(Process::start(&self.title, &mut command, &log));
     }
@@ -242,7 +256,8 @@ impl ApiServer {
             self.running().expect_running();
             let (client, runtime) = client.parts();
             let request = http::Request::get("/readyz").body(Vec::new()).expect("a request from well-formed parts");
-            let answer = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(5), client.request_text(request)).await });
+            let answer = runtime
+                .block_on(async { tokio::time::timeout(Duration::from_secs(5), client.request_text(request)).await });
             matches!(answer, Ok(Ok(text)) if text == "ok").then_some(())
         });
     }
@@ -345,8 +360,8 @@ fn write_private(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("the mode of our own file can be set");
 }
 
-/// Returns a port without a listener, a different one at each call. The system gives outgoing connections ports from 32,768 on: a port from
-/// that range could be taken before the server is started.
+/// Returns a port without a listener, a different one at each call. The system gives outgoing connections ports from
+/// 32,768 on: a port from that range could be taken before the server is started.
 pub(crate) fn free_port() -> u16 {
     const FIRST: u32 = 20_000;
     const COUNT: u32 = 12_000;

@@ -221,7 +221,8 @@ impl<'c> TestContext<'c> {
     pub(crate) fn start_and_crash_after(&self, launch: &Launch, writes: usize) {
         let proxy = WriteProxy::open(self.client(), writes);
         // The proxy has the rights of the administrator.
-        let launch = Launch { kubeconfig: proxy.kubeconfig(&self.directory), has_derived_rights: false, ..launch.clone() };
+        let launch =
+            Launch { kubeconfig: proxy.kubeconfig(&self.directory), has_derived_rights: false, ..launch.clone() };
         let operator = self.start(&launch);
         self.crashing.replace(Some(Crashing { proxy, launch, operator, has_crashed: false }));
     }
@@ -271,7 +272,8 @@ impl<'c> TestContext<'c> {
 
     /// Creates an object in a namespace.
     pub(crate) fn create_in(&self, namespace: &str, kind: &Kind, name: &str, spec: Value) -> Value {
-        let object = json!({"apiVersion": kind.api_version(), "kind": kind.name, "metadata": {"name": name}, "spec": spec});
+        let object =
+            json!({"apiVersion": kind.api_version(), "kind": kind.name, "metadata": {"name": name}, "spec": spec});
         self.client().create(&kind.collection(namespace), &object)
     }
 
@@ -346,7 +348,8 @@ impl<'c> TestContext<'c> {
     pub(crate) fn expect_calls(&self, object: &str, expected: &[&str]) {
         self.eventually(&format!("the calls for {object} are {expected:?}"), || {
             let calls = self.calls_of(object);
-            let begin_alike = calls.len() <= expected.len() && calls.iter().zip(expected).all(|(call, expected)| call == expected);
+            let begin_alike =
+                calls.len() <= expected.len() && calls.iter().zip(expected).all(|(call, expected)| call == expected);
             assert!(begin_alike, "the calls for {object} are {calls:?}, not {expected:?}");
             (calls.len() == expected.len()).then_some(())
         });
@@ -396,14 +399,16 @@ impl<'c> TestContext<'c> {
 }
 
 impl Drop for TestContext<'_> {
-    // The operators end with the case. The objects end with the cluster, but every served kind costs all servers and operators resources.
+    // The operators end with the case. The objects end with the cluster, but every served kind costs all servers and
+    // operators resources.
     fn drop(&mut self) {
         self.operators.borrow().iter().for_each(|operator| operator.kill());
         let unserved = json!([{"op": "replace", "path": "/spec/versions/0/served", "value": false}]);
         let own_group = format!("{}.", self.namespace);
         for kind in self.kinds.borrow().iter().filter(|kind| kind.group.starts_with(&own_group)) {
             // The case itself may have removed it.
-            let _ = self.client().request("PATCH", &kind.definition_path(), "application/json-patch+json", Some(&unserved));
+            let _ =
+                self.client().request("PATCH", &kind.definition_path(), "application/json-patch+json", Some(&unserved));
         }
     }
 }
@@ -484,7 +489,9 @@ pub(crate) fn is_handled(object: &Value) -> bool {
 /// Tells whether an object has the engine's finalizer.
 pub(crate) fn has_finalizer(object: &Value) -> bool {
     let ours = "kopf.zalando.org/KopfFinalizerMarker";
-    object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| finalizers.iter().any(|finalizer| finalizer == ours))
+    object["metadata"]["finalizers"]
+        .as_array()
+        .is_some_and(|finalizers| finalizers.iter().any(|finalizer| finalizer == ours))
 }
 
 fn write(path: &Path, text: &str) {

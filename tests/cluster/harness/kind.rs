@@ -95,8 +95,16 @@ impl Kind {
 
     /// Returns the path of the collection in a namespace.
     pub(crate) fn collection(&self, namespace: &str) -> String {
-        let root = if self.group.is_empty() { format!("/api/{}", self.version) } else { format!("/apis/{}", self.api_version()) };
-        if self.namespaced { format!("{root}/namespaces/{namespace}/{}", self.plural) } else { format!("{root}/{}", self.plural) }
+        let root = if self.group.is_empty() {
+            format!("/api/{}", self.version)
+        } else {
+            format!("/apis/{}", self.api_version())
+        };
+        if self.namespaced {
+            format!("{root}/namespaces/{namespace}/{}", self.plural)
+        } else {
+            format!("{root}/{}", self.plural)
+        }
     }
 
     /// Returns the path of an object.

@@ -20,7 +20,8 @@ pub(crate) enum Engine {
 impl Engine {
     /// Returns the engine under test.
     ///
-    /// With `KOPFD_CLUSTER_ENGINE=kopf` it is Python kopf: cases that then fail expect behaviour that kopf does not have.
+    /// With `KOPFD_CLUSTER_ENGINE=kopf` it is Python kopf: cases that then fail expect behaviour that kopf does not
+    /// have.
     pub(crate) fn under_test() -> Self {
         match std::env::var("KOPFD_CLUSTER_ENGINE").as_deref() {
             Ok("kopf") => Self::Kopf,
@@ -56,7 +57,9 @@ pub(crate) struct Launch {
 impl Launch {
     /// Tells whether the operator follows a peering.
     pub(crate) fn has_peers(&self) -> bool {
-        self.options.iter().any(|option| ["--peering", "--priority", "--dev"].iter().any(|known| option.starts_with(known)))
+        self.options
+            .iter()
+            .any(|option| ["--peering", "--priority", "--dev"].iter().any(|known| option.starts_with(known)))
     }
 }
 

@@ -37,7 +37,9 @@ impl Process {
     /// Returns the largest resident memory of the program so far, in MiB.
     pub(crate) fn peak_memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child().id())).expect("the program runs");
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        let peak = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
         peak.expect("the kernel tells the peak memory") / 1024
     }
 
@@ -52,7 +54,8 @@ impl Process {
     /// Sends a signal by its name, such as `TERM`, `STOP` or `CONT`.
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child().id().to_string();
-        let status = Command::new("kill").args([&format!("-{name}"), &pid]).status().expect("the command `kill` is there");
+        let status =
+            Command::new("kill").args([&format!("-{name}"), &pid]).status().expect("the command `kill` is there");
         assert!(status.success(), "signal {name} did not reach {}", self.title);
     }
 

@@ -44,12 +44,16 @@ impl Options {
         for argument in arguments {
             match argument.as_str() {
                 "--list" => list = true,
-                flag if flag.starts_with('-') => return Err(format!("unknown option {flag}; known: --list and parts of names")),
+                flag if flag.starts_with('-') => {
+                    return Err(format!("unknown option {flag}; known: --list and parts of names"));
+                }
                 _ => filters.push(argument),
             }
         }
         let program = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
-        let needed = |variable: &str| program(variable).ok_or(format!("{variable} is not set; start the suite by tests/{suite}/run"));
+        let needed = |variable: &str| {
+            program(variable).ok_or(format!("{variable} is not set; start the suite by tests/{suite}/run"))
+        };
         let tools = if list {
             Tools { kubernetes: PathBuf::new(), kopfd: PathBuf::new(), kopf: PathBuf::new() }
         } else {
@@ -109,7 +113,8 @@ pub(crate) fn run(cases: &[Case], cluster: &Cluster, options: &Options) -> bool 
     run_titled(&titles, options.threads, |number| run_case(&cases[number], number, cluster, &options.directory))
 }
 
-/// Runs the cases with these titles, prints a line for each and the failures at the end, and returns whether all passed.
+/// Runs the cases with these titles, prints a line for each and the failures at the end, and returns whether all
+/// passed.
 pub(crate) fn run_titled(titles: &[String], threads: usize, run: impl Fn(usize) -> Result<(), String> + Sync) -> bool {
     panic::set_hook(Box::new(|panic| LAST_PANIC.with(|last| *last.borrow_mut() = panic.to_string())));
     let started = Instant::now();
@@ -126,7 +131,10 @@ pub(crate) fn run_titled(titles: &[String], threads: usize, run: impl Fn(usize) 
                     RUNNING.fetch_sub(1, Ordering::Relaxed);
                     print_outcome(title, &outcome, began.elapsed());
                     if let Err(message) = outcome {
-                        failures.lock().expect("no thread panics while holding the failures").push((title.clone(), message));
+                        failures
+                            .lock()
+                            .expect("no thread panics while holding the failures")
+                            .push((title.clone(), message));
                     }
                 }
             });

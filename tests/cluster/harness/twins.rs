@@ -22,7 +22,8 @@ impl Handler {
         Self { id: id.to_owned(), on: on.to_owned(), options: Vec::new() }
     }
 
-    /// Returns the handler with an option that has the same name and meaning in both engines, such as `retries`, `field` or `labels`.
+    /// Returns the handler with an option that has the same name and meaning in both engines, such as `retries`,
+    /// `field` or `labels`.
     pub(crate) fn with(mut self, option: &str, value: impl Into<Value>) -> Self {
         self.options.push((option.to_owned(), value.into()));
         self
@@ -58,7 +59,10 @@ pub(crate) fn script(notes: &Notes<'_>) -> String {
 
 /// Returns the Python twin of manifest and script.
 pub(crate) fn python(kinds: &[Kind], handlers: &[Handler], notes: &Notes<'_>) -> String {
-    let functions = PYTHON.replace("NOTES_NAMESPACE", notes.namespace).replace("NOTES_URL", notes.url).replace("NOTES_TOKEN", notes.token);
+    let functions = PYTHON
+        .replace("NOTES_NAMESPACE", notes.namespace)
+        .replace("NOTES_URL", notes.url)
+        .replace("NOTES_TOKEN", notes.token);
     let all = kinds.iter().flat_map(|kind| handlers.iter().map(|handler| handler.in_python(kind)));
     all.fold(functions, |text, line| text + &line + "\n")
 }
@@ -72,7 +76,10 @@ impl Handler {
     fn in_python(&self, kind: &Kind) -> String {
         let options = self.written_options(|option, value| format!(", {option}={}", python_option(option, value)));
         let (on, id, function) = (&self.on, &self.id, self.function());
-        format!("kopf.on.{on}({:?}, {:?}, {:?}, id={id:?}, param={id:?}{options})({function})", kind.group, kind.version, kind.plural)
+        format!(
+            "kopf.on.{on}({:?}, {:?}, {:?}, id={id:?}, param={id:?}{options})({function})",
+            kind.group, kind.version, kind.plural
+        )
     }
 
     fn written_options(&self, write: impl Fn(&str, &Value) -> String) -> String {

@@ -1,5 +1,5 @@
-//! A proxy between an operator and the API server that records writes, and can stop after the n-th: the server has carried it out, but the
-//! operator gets no answer. Killing the operator then is a crash between two known steps.
+//! A proxy between an operator and the API server that records writes, and can stop after the n-th: the server has
+//! carried it out, but the operator gets no answer. Killing the operator then is a crash between two known steps.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -77,9 +77,8 @@ pub(super) fn estimate(
             (cost, Some(Size { min: 0, max: own.max }))
         }
         "ip" if matches!(overload.arguments[0], Type::Library(_)) => unsized_cost(ONE),
-        "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver" | "startsWith" | "endsWith" => {
-            unsized_cost(size(0).by(TEXT))
-        }
+        "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver" | "startsWith"
+        | "endsWith" => unsized_cost(size(0).by(TEXT)),
         "ip.isCanonical" => unsized_cost(size(0).by(2.0 * TEXT)),
         "containsIP" | "containsCIDR" => unsized_cost(contained(function, overload, size(0))),
         "validate" => unsized_cost(size(0).by(TEXT).by(MAX_FORMAT * PATTERN)),
@@ -92,9 +91,12 @@ pub(super) fn estimate(
         "bytes" if overload.arguments[0] == Type::String => {
             (size(0).by(TEXT), Some(Size { min: size(0).min, max: size(0).max.saturating_mul(4) }))
         }
-        "string" if overload.arguments[0] == Type::Bytes => (size(0).by(TEXT), Some(Size { min: size(0).min / 4, max: size(0).max })),
+        "string" if overload.arguments[0] == Type::Bytes => {
+            (size(0).by(TEXT), Some(Size { min: size(0).min / 4, max: size(0).max }))
+        }
         "strings.quote" => {
-            let quoted = Size { min: size(0).min.saturating_add(2), max: size(0).max.saturating_mul(2).saturating_add(2) };
+            let quoted =
+                Size { min: size(0).min.saturating_add(2), max: size(0).max.saturating_mul(2).saturating_add(2) };
             (size(0).by(TEXT), Some(quoted))
         }
         "@in" if matches!(overload.arguments[1], Type::List(_)) => unsized_cost(size(1)),
@@ -108,7 +110,12 @@ pub(super) fn estimate(
 }
 
 /// Estimates calls that create lists.
-fn list_call(function: &str, overload: &Overload, own: Size, arguments: &[Node<'_>]) -> Option<(Estimate, Option<Size>)> {
+fn list_call(
+    function: &str,
+    overload: &Overload,
+    own: Size,
+    arguments: &[Node<'_>],
+) -> Option<(Estimate, Option<Size>)> {
     let number = |index: usize, other: u64| arguments.get(index).map_or(other, |argument| argument.number_or(other));
     let made = |size: Size, factor: f64| Some((size.by(factor).plus(Estimate::exactly(LIST + 1)), Some(size)));
     let squared = |size: Size, kind: Option<&Type>| {
@@ -122,7 +129,9 @@ fn list_call(function: &str, overload: &Overload, own: Size, arguments: &[Node<'
         "flatten" => made(own, if arguments.is_empty() { 1.0 } else { number(0, u64::MAX) as f64 }),
         "distinct" => made(own.times(own), 2.0),
         "sort" => squared(own, overload.arguments.first()),
-        "@sortByAssociatedKeys" => squared(arguments.first().map_or(Size::UNKNOWN, Node::size), overload.arguments.get(1)),
+        "@sortByAssociatedKeys" => {
+            squared(arguments.first().map_or(Size::UNKNOWN, Node::size), overload.arguments.get(1))
+        }
         _ => None,
     }
 }

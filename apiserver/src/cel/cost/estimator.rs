@@ -14,8 +14,14 @@ use crate::cel::value::Value;
 
 /// Returns the cost of an expression.
 pub(crate) fn estimate(expression: &Expr, checked: &Checked, sizes: &dyn Sizes) -> Estimate {
-    let mut estimator =
-        Estimator { checked, sizes, paths: HashMap::new(), locals: Vec::new(), known: HashMap::new(), entries: HashMap::new() };
+    let mut estimator = Estimator {
+        checked,
+        sizes,
+        paths: HashMap::new(),
+        locals: Vec::new(),
+        known: HashMap::new(),
+        entries: HashMap::new(),
+    };
     estimator.cost(expression)
 }
 
@@ -185,7 +191,8 @@ impl Estimator<'_> {
 
     fn join_entries(&mut self, expression: &Expr, one: &Expr, other: &Expr) {
         if let (Some(one), Some(other)) = (self.entry_size(one), self.entry_size(other)) {
-            let joined = EntrySize { is_list: one.is_list, key: one.key.or(other.key), value: one.value.or(other.value) };
+            let joined =
+                EntrySize { is_list: one.is_list, key: one.key.or(other.key), value: one.value.or(other.value) };
             self.entries.insert(expression.id, joined);
         }
     }
@@ -236,7 +243,12 @@ impl Estimator<'_> {
     }
 
     fn push_value(&mut self, name: &Arc<str>, value: &Expr) {
-        let local = Local { name: Arc::clone(name), path: self.path(value), size: self.size(value), entries: self.entry_size(value) };
+        let local = Local {
+            name: Arc::clone(name),
+            path: self.path(value),
+            size: self.size(value),
+            entries: self.entry_size(value),
+        };
         self.locals.push(local);
     }
 

@@ -60,7 +60,9 @@ fn to_duration(arguments: &[Value]) -> Outcome {
         Value::Duration(nanoseconds) => Ok(Value::Duration(*nanoseconds)),
         // Kubernetes declares this conversion, but does not implement it.
         from @ Value::Int(_) => Err(impossible(from, "google.protobuf.Duration")),
-        from @ Value::String(text) => parse_duration(text).map(Value::Duration).map_err(|_| impossible(from, "google.protobuf.Duration")),
+        from @ Value::String(text) => {
+            parse_duration(text).map(Value::Duration).map_err(|_| impossible(from, "google.protobuf.Duration"))
+        }
         _ => Err(no_such_overload()),
     }
 }
@@ -95,7 +97,9 @@ fn to_timestamp(arguments: &[Value]) -> Outcome {
     let moment = match &arguments[0] {
         Value::Timestamp(moment) => *moment,
         Value::Int(seconds) => jiff::Timestamp::from_second(*seconds).map_err(|_| failed("timestamp overflow"))?,
-        from @ Value::String(text) => parse_timestamp(text).map_err(|_| impossible(from, "google.protobuf.Timestamp"))?,
+        from @ Value::String(text) => {
+            parse_timestamp(text).map_err(|_| impossible(from, "google.protobuf.Timestamp"))?
+        }
         _ => return Err(no_such_overload()),
     };
     if in_range(moment) { Ok(Value::Timestamp(moment)) } else { Err(failed("timestamp overflow")) }
@@ -108,9 +112,9 @@ fn to_string(arguments: &[Value]) -> Outcome {
 /// Returns a value as a text.
 pub(super) fn print(value: &Value) -> Result<String, Error> {
     Ok(match value {
-        Value::Bytes(bytes) => {
-            std::str::from_utf8(bytes).map_err(|_| failed("invalid UTF-8 in bytes, cannot convert to string"))?.to_owned()
-        }
+        Value::Bytes(bytes) => std::str::from_utf8(bytes)
+            .map_err(|_| failed("invalid UTF-8 in bytes, cannot convert to string"))?
+            .to_owned(),
         Value::Double(number) => print_double(*number),
         Value::Duration(nanoseconds) => print_seconds(*nanoseconds),
         Value::Timestamp(moment) => print_timestamp(*moment),

@@ -52,7 +52,10 @@ pub(crate) fn mistake(format: &str, types: &[&Type]) -> Option<(Option<usize>, S
             Ok(Part::Clause(clause)) => {
                 let Some(found) = types.get(next) else { return Some((None, format!("index {next} out of range"))) };
                 if !clause.takes(found) {
-                    return Some((Some(next), format!("error during formatting: {}", clause.refusal(type_name(found)))));
+                    return Some((
+                        Some(next),
+                        format!("error during formatting: {}", clause.refusal(type_name(found))),
+                    ));
                 }
                 next += 1;
             }
@@ -89,10 +92,14 @@ fn clause(text: &str) -> Result<(Clause, &str), Error> {
         None => (DIGITS, text),
         Some(after) => {
             let end = after.find(|c: char| !c.is_ascii_digit());
-            let end = end.ok_or_else(|| wrong("error while parsing precision: could not find end of precision specifier".to_owned()))?;
+            let end = end.ok_or_else(|| {
+                wrong("error while parsing precision: could not find end of precision specifier".to_owned())
+            })?;
             let digits = after[..end].parse();
             (
-                digits.map_err(|_| wrong("error while parsing precision: error while converting precision to integer".to_owned()))?,
+                digits.map_err(|_| {
+                    wrong("error while parsing precision: error while converting precision to integer".to_owned())
+                })?,
                 &after[end..],
             )
         }
@@ -124,7 +131,9 @@ impl Clause {
             'e' => "scientific clause can only be used on doubles",
             'b' => "only integers and bools can be formatted as binary",
             'o' => "octal clause can only be used on integers",
-            's' => "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps",
+            's' => {
+                "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
+            }
             _ => "only integers, byte buffers, and strings can be formatted as hex",
         };
         format!("{what}, was given {name}")
@@ -210,7 +219,8 @@ fn print(value: &Value) -> Result<String, ()> {
             format!("[{}]", items.join(", "))
         }
         Value::Map(map) => {
-            let entry = |(key, value): (&Key, &Value)| Ok(format!("{}:{}", print_inside(&key.value())?, print_inside(value)?));
+            let entry =
+                |(key, value): (&Key, &Value)| Ok(format!("{}:{}", print_inside(&key.value())?, print_inside(value)?));
             let mut entries = map.entries.iter().map(entry).collect::<Result<Vec<String>, ()>>()?;
             entries.sort();
             format!("{{{}}}", entries.join(", "))

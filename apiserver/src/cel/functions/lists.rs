@@ -34,8 +34,12 @@ pub(super) fn of_name(name: &str) -> Option<Function> {
         "reverse" => |arguments| Ok(Value::list(items(arguments.first())?.iter().rev().cloned().collect())),
         "distinct" => distinct,
         "sets.contains" => |arguments| sets(arguments, contains_all),
-        "sets.equivalent" => |arguments| sets(arguments, |one, other| contains_all(one, other) && contains_all(other, one)),
-        "sets.intersects" => |arguments| sets(arguments, |one, other| one.items.iter().any(|item| other.contains(item))),
+        "sets.equivalent" => {
+            |arguments| sets(arguments, |one, other| contains_all(one, other) && contains_all(other, one))
+        }
+        "sets.intersects" => {
+            |arguments| sets(arguments, |one, other| one.items.iter().any(|item| other.contains(item)))
+        }
         _ => return None,
     })
 }
@@ -68,7 +72,8 @@ fn sum(arguments: &[Value]) -> Outcome {
 }
 
 fn extreme(arguments: &[Value], name: &str, replaced: Ordering) -> Outcome {
-    let (first, others) = items(arguments.first())?.split_first().ok_or_else(|| failed(format!("{name} called on empty list")))?;
+    let (first, others) =
+        items(arguments.first())?.split_first().ok_or_else(|| failed(format!("{name} called on empty list")))?;
     let mut result = first;
     for item in others {
         if order(result, item)? == replaced {

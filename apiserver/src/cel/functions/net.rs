@@ -37,7 +37,9 @@ pub(super) fn of_name(name: &str) -> Option<Function> {
         },
         "containsCIDR" => |arguments| match arguments {
             [Value::Cidr(network), Value::Cidr(other)] => Ok(Value::Bool(network.contains_network(*other))),
-            [Value::Cidr(network), Value::String(text)] => Ok(Value::Bool(network.contains_network(Network::parse(text)?))),
+            [Value::Cidr(network), Value::String(text)] => {
+                Ok(Value::Bool(network.contains_network(Network::parse(text)?)))
+            }
             _ => Err(no_such_overload()),
         },
         "prefixLength" => |arguments| network(arguments).map(|network| Value::Int(network.bits.into())),
@@ -82,6 +84,7 @@ fn is_link_local_unicast(address: &IpAddr) -> bool {
 }
 
 fn is_global_unicast(address: &IpAddr) -> bool {
-    let is_special = address.is_unspecified() || address.is_loopback() || address.is_multicast() || is_link_local_unicast(address);
+    let is_special =
+        address.is_unspecified() || address.is_loopback() || address.is_multicast() || is_link_local_unicast(address);
     !is_special && *address != IpAddr::V4(Ipv4Addr::BROADCAST)
 }

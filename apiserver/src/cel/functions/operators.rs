@@ -91,10 +91,11 @@ pub(super) fn add(one: &Value, other: &Value) -> Outcome {
         (Value::Double(one), Value::Double(other)) => Value::Double(one + other),
         (Value::String(one), Value::String(other)) => Value::String(format!("{one}{other}").into()),
         (Value::Bytes(one), Value::Bytes(other)) => Value::Bytes([&one[..], &other[..]].concat().into()),
-        (Value::Duration(one), Value::Duration(other)) => Value::Duration(one.checked_add(*other).ok_or_else(duration_overflow)?),
-        (Value::Timestamp(moment), Value::Duration(duration)) | (Value::Duration(duration), Value::Timestamp(moment)) => {
-            later(*moment, i128::from(*duration))?
+        (Value::Duration(one), Value::Duration(other)) => {
+            Value::Duration(one.checked_add(*other).ok_or_else(duration_overflow)?)
         }
+        (Value::Timestamp(moment), Value::Duration(duration))
+        | (Value::Duration(duration), Value::Timestamp(moment)) => later(*moment, i128::from(*duration))?,
         _ => return Err(no_such_overload()),
     })
 }
@@ -110,7 +111,9 @@ fn subtract(arguments: &[Value]) -> Outcome {
         [Value::Int(one), Value::Int(other)] => Value::Int(one.checked_sub(*other).ok_or_else(int_overflow)?),
         [Value::Uint(one), Value::Uint(other)] => Value::Uint(one.checked_sub(*other).ok_or_else(uint_overflow)?),
         [Value::Double(one), Value::Double(other)] => Value::Double(one - other),
-        [Value::Duration(one), Value::Duration(other)] => Value::Duration(one.checked_sub(*other).ok_or_else(duration_overflow)?),
+        [Value::Duration(one), Value::Duration(other)] => {
+            Value::Duration(one.checked_sub(*other).ok_or_else(duration_overflow)?)
+        }
         [Value::Timestamp(moment), Value::Duration(duration)] => later(*moment, -i128::from(*duration))?,
         [Value::Timestamp(one), Value::Timestamp(other)] => {
             let between = SignedDuration::as_nanos(&one.duration_since(*other));

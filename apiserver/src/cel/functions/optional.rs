@@ -7,7 +7,9 @@ use crate::cel::value::Value;
 pub(super) fn of_name(name: &str) -> Option<Function> {
     Some(match name {
         "optional.of" => |arguments| Ok(Value::optional(Some(arguments[0].clone()))),
-        "optional.ofNonZeroValue" => |arguments| Ok(Value::optional(Some(arguments[0].clone()).filter(|value| !value.is_zero()))),
+        "optional.ofNonZeroValue" => {
+            |arguments| Ok(Value::optional(Some(arguments[0].clone()).filter(|value| !value.is_zero())))
+        }
         "optional.none" => |_| Ok(Value::Optional(None)),
         "optional.unwrap" | "unwrapOpt" => unwrap,
         "value" => |arguments| match arguments {

@@ -10,7 +10,9 @@ pub(super) fn of_name(name: &str) -> Option<Function> {
         "quantity" => |arguments| Amount::parse(text(arguments)?).map(Value::Quantity),
         "isQuantity" => |arguments| Ok(Value::Bool(Amount::parse(text(arguments)?).is_ok())),
         "sign" => |arguments| one(arguments).map(|amount| Value::Int(amount.sign())),
-        "asInteger" => |arguments| one(arguments)?.whole().map(Value::Int).ok_or_else(|| failed("cannot convert value to integer")),
+        "asInteger" => {
+            |arguments| one(arguments)?.whole().map(Value::Int).ok_or_else(|| failed("cannot convert value to integer"))
+        }
         "isInteger" => |arguments| one(arguments).map(|amount| Value::Bool(amount.whole().is_some())),
         "asApproximateFloat" => |arguments| one(arguments).map(|amount| Value::Double(amount.as_f64())),
         "add" => |arguments| two(arguments).and_then(|(one, other)| one.add(other)).map(Value::Quantity),

@@ -96,10 +96,12 @@ fn search(arguments: &[Value], start: fn(usize) -> i64) -> Result<(Vec<char>, Ve
 fn replace(arguments: &[Value]) -> Outcome {
     Ok(Value::text(&match arguments {
         [Value::String(text), Value::String(old), Value::String(new)] => text.replace(&**old, new),
-        [Value::String(text), Value::String(old), Value::String(new), Value::Int(count)] => match usize::try_from(*count) {
-            Ok(count) => text.replacen(&**old, new, count),
-            Err(_) => text.replace(&**old, new),
-        },
+        [Value::String(text), Value::String(old), Value::String(new), Value::Int(count)] => {
+            match usize::try_from(*count) {
+                Ok(count) => text.replacen(&**old, new, count),
+                Err(_) => text.replace(&**old, new),
+            }
+        }
         _ => return Err(no_such_overload()),
     }))
 }

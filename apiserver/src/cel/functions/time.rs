@@ -35,8 +35,9 @@ const WORDS_OF_UNITS: [(&str, i128); 19] = [
     ("wk", 7 * 86_400 * SECOND),
     ("week", 7 * 86_400 * SECOND),
 ];
-static MOMENT: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}([.,]\d+)?(Z|[+-]\d{2}:\d{2})$").expect("the pattern is valid"));
+static MOMENT: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}([.,]\d+)?(Z|[+-]\d{2}:\d{2})$").expect("the pattern is valid")
+});
 
 pub(super) fn of_name(name: &str) -> Option<Function> {
     Some(match name {
@@ -75,9 +76,14 @@ fn part_or_total(arguments: &[Value], of_moment: fn(&Zoned) -> i64, unit: i128) 
 fn time_zone(name: &str) -> Result<TimeZone, Error> {
     let unknown = || failed(format!("unknown time zone {name}"));
     let Some((hours, minutes)) = name.split_once(':') else {
-        return if name.is_empty() || name == "UTC" { Ok(TimeZone::UTC) } else { TimeZone::get(name).map_err(|_| unknown()) };
+        return if name.is_empty() || name == "UTC" {
+            Ok(TimeZone::UTC)
+        } else {
+            TimeZone::get(name).map_err(|_| unknown())
+        };
     };
-    let number = |text: &str| text.parse::<i32>().map_err(|_| failed(format!("strconv.Atoi: parsing {text:?}: invalid syntax")));
+    let number =
+        |text: &str| text.parse::<i32>().map_err(|_| failed(format!("strconv.Atoi: parsing {text:?}: invalid syntax")));
     let (hours, minutes) = (number(hours)?, number(minutes)?);
     let minutes = if name.starts_with('-') { hours * 60 - minutes } else { hours * 60 + minutes };
     Ok(TimeZone::fixed(Offset::from_seconds(minutes * 60).map_err(|_| unknown())?))
@@ -104,9 +110,11 @@ pub(crate) fn parse_timestamp(text: &str) -> Result<Timestamp, Error> {
     text.parse().map_err(|_| wrong())
 }
 
-/// Returns the nanoseconds of a text of the format `duration`: as Go writes durations, or numbers with words such as `3 days`.
+/// Returns the nanoseconds of a text of the format `duration`: as Go writes durations, or numbers with words such as `3
+/// days`.
 pub(crate) fn duration(text: &str) -> Option<i64> {
-    static WORDS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"([0-9]+)\s*([A-Za-zµ]+)").expect("the pattern is valid"));
+    static WORDS: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"([0-9]+)\s*([A-Za-zµ]+)").expect("the pattern is valid"));
     if let Ok(duration) = parse_duration(text) {
         return Some(duration);
     }
@@ -114,7 +122,8 @@ pub(crate) fn duration(text: &str) -> Option<i64> {
     for found in WORDS.captures_iter(text) {
         let number: i128 = found[1].parse().ok()?;
         let unit = found[2].to_lowercase();
-        let (_, nanoseconds) = WORDS_OF_UNITS.into_iter().find(|(word, _)| unit == *word || word.len() > 2 && unit.starts_with(word))?;
+        let (_, nanoseconds) =
+            WORDS_OF_UNITS.into_iter().find(|(word, _)| unit == *word || word.len() > 2 && unit.starts_with(word))?;
         total = Some(total.unwrap_or(0) + number * nanoseconds);
     }
     total.and_then(|total| i64::try_from(total).ok())

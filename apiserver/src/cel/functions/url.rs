@@ -12,8 +12,8 @@ use crate::go::Url;
 pub(super) fn of_name(name: &str) -> Option<Function> {
     Some(match name {
         "url" => |arguments| {
-            let url =
-                Url::parse(text(arguments)?).map_err(|why| failed(format!("URL parse error during conversion from string: {why}")))?;
+            let url = Url::parse(text(arguments)?)
+                .map_err(|why| failed(format!("URL parse error during conversion from string: {why}")))?;
             Ok(Value::Url(Arc::new(url)))
         },
         "isURL" => |arguments| text(arguments).map(|text| Value::Bool(Url::parse(text).is_ok())),

@@ -4,7 +4,8 @@ use super::compile;
 
 /// Returns the errors without the lines of their positions.
 fn mistakes(text: &str) -> String {
-    let told = compile(text).map_or_else(|mistake| mistake.to_string(), |program| format!("a program of type {}", program.result()));
+    let told = compile(text)
+        .map_or_else(|mistake| mistake.to_string(), |program| format!("a program of type {}", program.result()));
     told.lines().filter(|line| !line.starts_with(" |")).collect::<Vec<_>>().join("\n").replace("ERROR: <input>:", "")
 }
 
@@ -27,7 +28,10 @@ fn mismatched_types_are_refused() {
         ("self.spec.n.nope", "1:12: type 'int' does not support field selection"),
         ("self.spec.n == 'a'", "1:13: found no matching overload for '_==_' applied to '(int, string)'"),
         ("self.spec.s.size() + 1 == '4'", "1:24: found no matching overload for '_==_' applied to '(int, string)'"),
-        ("self.list.startsWith('a')", "1:21: found no matching overload for 'startsWith' applied to 'list(int).(string)'"),
+        (
+            "self.list.startsWith('a')",
+            "1:21: found no matching overload for 'startsWith' applied to 'list(int).(string)'",
+        ),
         ("self.spec.n && true", "1:10: expected type 'bool' but found 'int'"),
         (
             "self.spec.all(x, true)",
@@ -38,7 +42,10 @@ fn mismatched_types_are_refused() {
         ("duration('1x') == self.spec.d", "1:10: invalid duration argument"),
         ("timestamp('yesterday') == t", "1:11: invalid timestamp argument"),
         ("self.spec.s.matches('a(')", "1:21: invalid matches argument"),
-        ("'%d'.format(['a'])", "1:14: error during formatting: decimal clause can only be used on integers, was given string"),
+        (
+            "'%d'.format(['a'])",
+            "1:14: error during formatting: decimal clause can only be used on integers, was given string",
+        ),
         ("'%s'.format([1, 2])", "1:12: too many arguments supplied to string.format (expected 1, got 2)"),
         ("self.list.all(self.x, true)", "1:19: argument must be a simple name"),
         ("self.map.all(k, k, true)", "1:17: duplicate variable name: k"),

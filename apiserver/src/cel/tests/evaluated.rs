@@ -70,8 +70,10 @@ fn expressions_have_the_expected_values() {
 fn each_signature_has_an_example() {
     let examples = TRUE.lines().chain(FAILING.iter().map(|(text, _)| *text)).collect::<Vec<_>>().join("\n");
     let names: BTreeSet<&str> = overload::lines().filter_map(overload::name).collect();
-    let missing: Vec<&&str> =
-        names.iter().filter(|name| name.chars().all(|c| c.is_alphanumeric() || c == '.') && !examples.contains(**name)).collect();
+    let missing: Vec<&&str> = names
+        .iter()
+        .filter(|name| name.chars().all(|c| c.is_alphanumeric() || c == '.') && !examples.contains(**name))
+        .collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
 

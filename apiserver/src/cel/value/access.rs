@@ -49,7 +49,11 @@ impl fmt::Debug for Authorizer {
 
 impl fmt::Debug for Check {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Check").field("group", &self.group).field("resource", &self.resource).finish_non_exhaustive()
+        formatter
+            .debug_struct("Check")
+            .field("group", &self.group)
+            .field("resource", &self.resource)
+            .finish_non_exhaustive()
     }
 }
 

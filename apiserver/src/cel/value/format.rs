@@ -21,11 +21,23 @@ pub(crate) struct Format {
 /// The formats.
 pub(in crate::cel) static FORMATS: [Format; 13] = [
     Format { name: "dns1123Label", length: 30, mistake: |text| metadata::name_mistake(NameRule::Label, text, false) },
-    Format { name: "dns1123Subdomain", length: 60, mistake: |text| metadata::name_mistake(NameRule::Subdomain, text, false) },
+    Format {
+        name: "dns1123Subdomain",
+        length: 60,
+        mistake: |text| metadata::name_mistake(NameRule::Subdomain, text, false),
+    },
     Format { name: "dns1035Label", length: 30, mistake: |text| old_label_mistake(text, false) },
     Format { name: "qualifiedName", length: 60, mistake: metadata::qualified_mistake },
-    Format { name: "dns1123LabelPrefix", length: 30, mistake: |text| metadata::name_mistake(NameRule::Label, text, true) },
-    Format { name: "dns1123SubdomainPrefix", length: 60, mistake: |text| metadata::name_mistake(NameRule::Subdomain, text, true) },
+    Format {
+        name: "dns1123LabelPrefix",
+        length: 30,
+        mistake: |text| metadata::name_mistake(NameRule::Label, text, true),
+    },
+    Format {
+        name: "dns1123SubdomainPrefix",
+        length: 60,
+        mistake: |text| metadata::name_mistake(NameRule::Subdomain, text, true),
+    },
     Format { name: "dns1035LabelPrefix", length: 30, mistake: |text| old_label_mistake(text, true) },
     Format { name: "labelValue", length: 40, mistake: metadata::label_value_mistake },
     Format { name: "uri", length: 1_103, mistake: |text| known(text, "uri", "invalid URI for request") },
@@ -35,7 +47,8 @@ pub(in crate::cel) static FORMATS: [Format; 13] = [
     Format { name: "datetime", length: 71, mistake: |text| known(text, "datetime", "invalid datetime") },
 ];
 
-static OLD_LABEL: LazyLock<Regex> = LazyLock::new(|| Regex::new("^[a-z]([-a-z0-9]*[a-z0-9])?$").expect("the pattern is valid"));
+static OLD_LABEL: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new("^[a-z]([-a-z0-9]*[a-z0-9])?$").expect("the pattern is valid"));
 
 fn known(text: &str, format: &str, why: &str) -> Option<String> {
     (!formats::fits(format, text)).then(|| why.to_owned())

@@ -22,7 +22,9 @@ pub(in crate::cel) fn address(text: &str) -> Result<IpAddr, Error> {
         return Err(failed(format!("IP address {text:?} with zone value is not allowed")));
     }
     let address: IpAddr = text.parse().map_err(|_| {
-        failed(format!("IP Address {text:?} parse error during conversion from string: ParseAddr({text:?}): unable to parse IP"))
+        failed(format!(
+            "IP Address {text:?} parse error during conversion from string: ParseAddr({text:?}): unable to parse IP"
+        ))
     })?;
     unmapped(text, address)
 }
@@ -76,7 +78,11 @@ fn length(address: IpAddr) -> u8 {
 
 fn masked(address: IpAddr, bits: u8) -> IpAddr {
     match address {
-        IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0)).into(),
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0)).into(),
+        IpAddr::V4(address) => {
+            Ipv4Addr::from_bits(address.to_bits() & u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0)).into()
+        }
+        IpAddr::V6(address) => {
+            Ipv6Addr::from_bits(address.to_bits() & u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0)).into()
+        }
     }
 }

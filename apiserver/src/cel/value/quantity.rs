@@ -38,7 +38,8 @@ impl Amount {
     }
 
     pub(in crate::cel) fn parse(text: &str) -> Result<Self, Error> {
-        let malformed = || failed("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'");
+        let malformed =
+            || failed("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'");
         let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
         if unsigned.is_empty() {
             return Err(malformed());
@@ -67,7 +68,9 @@ impl Amount {
         let digits = whole.len().max(1) + fraction.len();
         let length = fraction.len() as i32;
         let (unscaled, scale, is_small) = match factor {
-            Factor::Ten(exponent) => (mantissa, exponent - length, digits <= MAX_DIGITS && exponent - length >= SMALLEST),
+            Factor::Ten(exponent) => {
+                (mantissa, exponent - length, digits <= MAX_DIGITS && exponent - length >= SMALLEST)
+            }
             Factor::Two(exponent) => {
                 let unscaled = mantissa.checked_mul(1 << exponent).ok_or_else(too_large)?;
                 let precision = 15 - whole.len().max(1) as i32 - (exponent as f32 * 3.0 / 10.0) as i32 - 1;

@@ -58,7 +58,9 @@ fn type_of(of: &str, schemas: &mut Map<String, Value>) -> Value {
             ("meta.Time" | "meta.MicroTime", _) => json!({"type": "string", "format": "date-time"}),
             ("runtime.RawExtension", _) => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
             ("resource.Quantity", _) => json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
-            ("util.intstr.IntOrString", _) => json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}),
+            ("util.intstr.IntOrString", _) => {
+                json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]})
+            }
             (_, Some(message)) => json!({"type": "object", "properties": properties_of(message, schemas)}),
             (_, None) => json!({}),
         };

@@ -5,8 +5,13 @@ use serde_json::Value;
 use crate::kinds::kind::Kind;
 
 /// The account has two names, of which the second follows the first.
-const POD_FIELDS: &[&str] =
-    &["/spec/priority", "/spec/preemptionPolicy", "/spec/tolerations", "/spec/serviceAccount", "/spec/serviceAccountName"];
+const POD_FIELDS: &[&str] = &[
+    "/spec/priority",
+    "/spec/preemptionPolicy",
+    "/spec/tolerations",
+    "/spec/serviceAccount",
+    "/spec/serviceAccountName",
+];
 const SERVICE_FIELDS: &[&str] = &["/spec/clusterIP", "/spec/clusterIPs", "/spec/ipFamilies", "/spec/ipFamilyPolicy"];
 const JOB_FIELDS: &[&str] = &[
     "/spec/selector",
@@ -69,8 +74,7 @@ mod tests {
     fn fields_that_were_not_sent_belong_to_the_server() {
         let job = Kind { group: "batch".to_owned(), kind: "Job".to_owned(), ..Kind::default() };
         let labels = json!({"controller-uid": "u", "own": "x"});
-        let new =
-            json!({"metadata": {"labels": {"job-name": "j"}}, "spec": {"selector": {}, "template": {"metadata": {"labels": labels}}}});
+        let new = json!({"metadata": {"labels": {"job-name": "j"}}, "spec": {"selector": {}, "template": {"metadata": {"labels": labels}}}});
         let sent = json!({"spec": {"template": {"metadata": {"labels": {"own": "x"}}}}});
         let wanted = json!({"metadata": {}, "spec": {"template": {"metadata": {"labels": {"own": "x"}}}}});
         assert_eq!(written(&job, &sent, &new), wanted);

@@ -1,5 +1,5 @@
-//! Converts autoscalers between their old version, which has one target, and the stored version, which has a list of metrics. Fields that
-//! the old version lacks are in its annotations.
+//! Converts autoscalers between their old version, which has one target, and the stored version, which has a list of
+//! metrics. Fields that the old version lacks are in its annotations.
 
 use serde_json::{Map, Value, json};
 
@@ -12,8 +12,8 @@ const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 /// The default target utilization.
 const DEFAULT_UTILIZATION: i64 = 80;
 
-/// Fields of a target by their names in the old version and their paths in the other. For current values, the word `target` is replaced by
-/// `current`.
+/// Fields of a target by their names in the old version and their paths in the other. For current values, the word
+/// `target` is replaced by `current`.
 type Names = &'static [(&'static str, &'static str)];
 
 /// The kinds of metrics: the type, the member that describes it, and the fields of a target in it.
@@ -21,7 +21,11 @@ const FORMS: &[(&str, &str, Names)] = &[
     (
         "Resource",
         "resource",
-        &[("name", "name"), ("targetAverageUtilization", "target.averageUtilization"), ("targetAverageValue", "target.averageValue")],
+        &[
+            ("name", "name"),
+            ("targetAverageUtilization", "target.averageUtilization"),
+            ("targetAverageValue", "target.averageValue"),
+        ],
     ),
     (
         "ContainerResource",
@@ -33,7 +37,15 @@ const FORMS: &[(&str, &str, Names)] = &[
             ("container", "container"),
         ],
     ),
-    ("Pods", "pods", &[("metricName", "metric.name"), ("targetAverageValue", "target.averageValue"), ("selector", "metric.selector")]),
+    (
+        "Pods",
+        "pods",
+        &[
+            ("metricName", "metric.name"),
+            ("targetAverageValue", "target.averageValue"),
+            ("selector", "metric.selector"),
+        ],
+    ),
     (
         "Object",
         "object",
@@ -85,7 +97,8 @@ pub fn to_old(autoscaler: &mut Value) {
     }
     let current = items(take(&mut autoscaler["status"], "currentMetrics"));
     let is_of_processors = |metric: &&Value| metric["type"] == "Resource" && metric["resource"]["name"] == "cpu";
-    let measured = current.iter().filter(is_of_processors).map(|metric| &metric["resource"]["current"]["averageUtilization"]);
+    let measured =
+        current.iter().filter(is_of_processors).map(|metric| &metric["resource"]["current"]["averageUtilization"]);
     if let Some(measured) = measured.into_iter().find(|measured| measured.is_i64()) {
         autoscaler["status"]["currentCPUUtilizationPercentage"] = measured.clone();
     }
@@ -94,7 +107,8 @@ pub fn to_old(autoscaler: &mut Value) {
     }
     let conditions = items(take(&mut autoscaler["status"], "conditions"));
     let behavior = take(&mut autoscaler["spec"], "behavior");
-    let described = |metrics: &[Value], side: Side| Value::Array(metrics.iter().map(|metric| described(metric, side)).collect());
+    let described =
+        |metrics: &[Value], side: Side| Value::Array(metrics.iter().map(|metric| described(metric, side)).collect());
     let notes = [
         (METRICS, (!others.is_empty()).then(|| described(&others, Side::Target))),
         (CURRENT_METRICS, (!current.is_empty()).then(|| described(&current, Side::Current))),
@@ -115,13 +129,14 @@ pub fn to_new(autoscaler: &mut Value) {
         let text = annotations.and_then(|annotations| annotations.remove(name));
         text.as_ref().and_then(Value::as_str).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     };
-    let (metrics, current, conditions, behavior) = (note(METRICS), note(CURRENT_METRICS), note(CONDITIONS), note(BEHAVIOR));
+    let (metrics, current, conditions, behavior) =
+        (note(METRICS), note(CURRENT_METRICS), note(CONDITIONS), note(BEHAVIOR));
     if autoscaler["metadata"]["annotations"].as_object().is_some_and(Map::is_empty) {
         take(&mut autoscaler["metadata"], "annotations");
     }
-    let utilization =
-        |side: &str, number: &Value| json!({"type": "Resource", "resource": {"name": "cpu", side: {"averageUtilization": number}}});
-    let mut targets: Vec<Value> = items(metrics).iter().filter_map(|metric| undescribed(metric, Side::Target)).collect();
+    let utilization = |side: &str, number: &Value| json!({"type": "Resource", "resource": {"name": "cpu", side: {"averageUtilization": number}}});
+    let mut targets: Vec<Value> =
+        items(metrics).iter().filter_map(|metric| undescribed(metric, Side::Target)).collect();
     match take(&mut autoscaler["spec"], "targetCPUUtilizationPercentage") {
         Value::Null if targets.is_empty() => targets.push(utilization("target", &json!(DEFAULT_UTILIZATION))),
         Value::Null => {}
@@ -135,7 +150,8 @@ pub fn to_new(autoscaler: &mut Value) {
         autoscaler["spec"]["behavior"] = recased(&behavior, &small);
     }
     let measured = take(&mut autoscaler["status"], "currentCPUUtilizationPercentage");
-    let mut values: Vec<Value> = items(current).iter().filter_map(|metric| undescribed(metric, Side::Current)).collect();
+    let mut values: Vec<Value> =
+        items(current).iter().filter_map(|metric| undescribed(metric, Side::Current)).collect();
     if values.is_empty() && !measured.is_null() {
         values.push(utilization("current", &measured));
     }
@@ -204,7 +220,8 @@ fn described(metric: &Value, side: Side) -> Value {
     let mut fields = Map::new();
     for (old, new) in side.fields(names) {
         let value = new.split('.').try_fold(&metric[*member], |value, part| value.get(part));
-        let value = value.cloned().or_else(|| (old == "currentAverageValue" && *word != "External").then(|| json!("0")));
+        let value =
+            value.cloned().or_else(|| (old == "currentAverageValue" && *word != "External").then(|| json!("0")));
         fields.extend(value.map(|value| (old, value)));
     }
     json!({"type": word, *member: fields})
@@ -265,7 +282,10 @@ mod tests {
         let mut seen = stored.clone();
         to_old(&mut seen);
         assert_eq!(seen["spec"], json!({"maxReplicas": 3, "targetCPUUtilizationPercentage": 60}));
-        assert_eq!(seen["status"], json!({"desiredReplicas": 2, "currentReplicas": 1, "currentCPUUtilizationPercentage": 40}));
+        assert_eq!(
+            seen["status"],
+            json!({"desiredReplicas": 2, "currentReplicas": 1, "currentCPUUtilizationPercentage": 40})
+        );
         assert_eq!(seen["metadata"]["annotations"].as_object().unwrap().len(), 5);
         to_new(&mut seen);
         assert_eq!(seen, stored);
@@ -277,6 +297,9 @@ mod tests {
             "spec": {}, "status": {}});
         to_new(&mut autoscaler);
         assert_eq!(autoscaler["metadata"], json!({}));
-        assert_eq!(autoscaler["spec"]["metrics"][0]["resource"]["target"], json!({"type": "Utilization", "averageUtilization": 80}));
+        assert_eq!(
+            autoscaler["spec"]["metrics"][0]["resource"]["target"],
+            json!({"type": "Utilization", "averageUtilization": 80})
+        );
     }
 }

@@ -65,7 +65,8 @@ pub(super) fn check(kind: &Kind, subresource: &str, object: &Value, old: Option<
         ("events.k8s.io", "Event") => {
             new_event(object, causes);
         }
-        ("apps", name @ ("Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet")) | ("", name @ "ReplicationController") => {
+        ("apps", name @ ("Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet"))
+        | ("", name @ "ReplicationController") => {
             workloads::check(name, &spec, before.map(|_| &spec), causes);
         }
         ("batch", "Job") => jobs::check(&field, causes),
@@ -96,7 +97,9 @@ fn check_status(kind: &Kind, object: &Field<'_, '_>, old: &Field<'_, '_>, causes
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Pod") => pods::check_status(&status, &before, causes),
         ("", "Service") => services::check_status(object, causes),
-        ("apps", name) | ("", name @ "ReplicationController") => workloads::check_status(name, &status, &before, causes),
+        ("apps", name) | ("", name @ "ReplicationController") => {
+            workloads::check_status(name, &status, &before, causes);
+        }
         ("batch", "Job") => jobs::check_status(object, old, causes),
         ("networking.k8s.io", "Ingress") => {
             let balancer = status.at("loadBalancer");
@@ -138,7 +141,11 @@ fn namespace(object: &Value, causes: &mut Vec<FieldError>) {
         let mistakes = metadata::qualified_mistakes(text);
         causes.extend(mistakes.into_iter().map(|why| invalid("spec.finalizers", finalizer, why)));
         if !text.contains('/') && text != "kubernetes" {
-            causes.push(invalid("spec.finalizers", finalizer, "name is neither a standard finalizer name nor is it fully qualified"));
+            causes.push(invalid(
+                "spec.finalizers",
+                finalizer,
+                "name is neither a standard finalizer name nor is it fully qualified",
+            ));
         }
     }
 }
@@ -160,18 +167,27 @@ pub(super) fn warnings(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Service") => services::warnings(&field),
         ("", "Secret") if object["type"] == "kubernetes.io/tls" => {
-            let certificate = object["data"]["tls.crt"].as_str().and_then(|text| STANDARD.decode(text).ok()).unwrap_or_default();
+            let certificate =
+                object["data"]["tls.crt"].as_str().and_then(|text| STANDARD.decode(text).ok()).unwrap_or_default();
             let has_block = String::from_utf8_lossy(&certificate).contains("-----BEGIN");
-            if has_block { Vec::new() } else { vec!["tls: failed to find any PEM data in certificate input".to_owned()] }
+            if has_block {
+                Vec::new()
+            } else {
+                vec!["tls: failed to find any PEM data in certificate input".to_owned()]
+            }
         }
         ("", "Pod") => name("the Pod's hostname").into_iter().chain(warnings::of_pods(&field)).collect(),
         ("apps", "Deployment" | "ReplicaSet") | ("", "ReplicationController") | ("batch", "Job") => {
             name(HOST_NAMES).into_iter().chain(template(&spec, "/spec/template")).collect()
         }
-        ("networking.k8s.io", "Ingress") | ("discovery.k8s.io", "EndpointSlice") => networking::warnings(object, old.is_none()),
+        ("networking.k8s.io", "Ingress") | ("discovery.k8s.io", "EndpointSlice") => {
+            networking::warnings(object, old.is_none())
+        }
         ("apps", "StatefulSet" | "DaemonSet") => template(&spec, "/spec/template"),
         #[cfg(not(feature = "cel"))]
-        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => webhooks::warnings(&field),
+        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => {
+            webhooks::warnings(&field)
+        }
         ("batch", "CronJob") => {
             let job = spec.at("jobTemplate");
             name(HOST_NAMES).into_iter().chain(template(&job.at("spec"), "/spec/jobTemplate/spec/template")).collect()
@@ -252,7 +268,9 @@ fn data(object: &Value, field: &str, causes: &mut Vec<FieldError>) {
     for (name, map) in maps {
         for (key, value) in map {
             size += value.as_str().unwrap_or_default().len();
-            causes.extend(data_key_mistakes(key).into_iter().map(|why| invalid(format!("{name}[{key}]"), &json!(key), why)));
+            causes.extend(
+                data_key_mistakes(key).into_iter().map(|why| invalid(format!("{name}[{key}]"), &json!(key), why)),
+            );
         }
     }
     for key in object["binaryData"].as_object().into_iter().flat_map(|map| map.keys()) {
@@ -277,14 +295,20 @@ fn secret(object: &Value, causes: &mut Vec<FieldError>) {
         _ => &[],
     };
     causes.extend(needed.iter().filter(|key| !has(key)).map(|key| required(format!("data[{key}]"), "")));
-    for (kind, key) in [("kubernetes.io/dockerconfigjson", ".dockerconfigjson"), ("kubernetes.io/dockercfg", ".dockercfg")] {
+    for (kind, key) in
+        [("kubernetes.io/dockerconfigjson", ".dockerconfigjson"), ("kubernetes.io/dockercfg", ".dockercfg")]
+    {
         let text = object["data"][key].as_str().and_then(|text| STANDARD.decode(text).ok());
-        if object["type"] == kind && text.is_some_and(|text| serde_json::from_slice::<serde_json::Map<String, Value>>(&text).is_err()) {
+        if object["type"] == kind
+            && text.is_some_and(|text| serde_json::from_slice::<serde_json::Map<String, Value>>(&text).is_err())
+        {
             causes.push(invalid(format!("data[{key}]"), &json!("<secret contents redacted>"), "is no JSON object"));
         }
     }
     let account = "kubernetes.io/service-account.name";
-    if object["type"] == "kubernetes.io/service-account-token" && object["metadata"]["annotations"].get(account).is_none() {
+    if object["type"] == "kubernetes.io/service-account-token"
+        && object["metadata"]["annotations"].get(account).is_none()
+    {
         causes.push(required(format!("metadata.annotations[{account}]"), ""));
     }
 }

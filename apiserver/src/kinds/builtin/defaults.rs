@@ -53,7 +53,9 @@ pub(super) fn fill(kind: &Kind, object: &mut Value, old: Option<&Value>) {
                 object["spec"].as_object_mut().map(|spec| spec.remove(name));
             }
         }
-        ("", "LimitRange") => items(&mut object["spec"], "limits").filter(|limit| limit["type"] == "Container").for_each(limit),
+        ("", "LimitRange") => {
+            items(&mut object["spec"], "limits").filter(|limit| limit["type"] == "Container").for_each(limit);
+        }
         ("scheduling.k8s.io", "PriorityClass") => put(object, "preemptionPolicy", json!("PreemptLowerPriority")),
         ("networking.k8s.io", "IngressClass") if object["spec"]["parameters"].is_object() => {
             put(&mut object["spec"]["parameters"], "scope", json!("Cluster"));
@@ -153,7 +155,9 @@ fn service(object: &mut Value, old: Option<&Value>) {
                 release(spec, &old["spec"], name);
             }
         }
-        None if spec["type"] == "ExternalName" && spec["clusterIP"].as_str().is_some_and(|address| !address.is_empty()) => {
+        None if spec["type"] == "ExternalName"
+            && spec["clusterIP"].as_str().is_some_and(|address| !address.is_empty()) =>
+        {
             let all = json!([spec["clusterIP"]]);
             put(spec, "clusterIPs", all);
         }
@@ -163,7 +167,8 @@ fn service(object: &mut Value, old: Option<&Value>) {
         _ => {}
     }
     let is_external = spec["type"] == "NodePort" || spec["type"] == "LoadBalancer";
-    let has_addresses = spec["type"] == "ClusterIP" && spec["externalIPs"].as_array().is_some_and(|all| !all.is_empty());
+    let has_addresses =
+        spec["type"] == "ClusterIP" && spec["externalIPs"].as_array().is_some_and(|all| !all.is_empty());
     if is_external || has_addresses {
         put(spec, "externalTrafficPolicy", json!("Cluster"));
     }
@@ -172,7 +177,9 @@ fn service(object: &mut Value, old: Option<&Value>) {
     }
     if spec["type"] == "LoadBalancer" {
         put(spec, "allocateLoadBalancerNodePorts", json!(true));
-        for ingress in items(&mut object["status"]["loadBalancer"], "ingress").filter(|ingress| ingress["ip"].is_string()) {
+        for ingress in
+            items(&mut object["status"]["loadBalancer"], "ingress").filter(|ingress| ingress["ip"].is_string())
+        {
             put(ingress, "ipMode", json!("VIP"));
         }
     }
@@ -183,7 +190,9 @@ fn session(spec: &mut Value) {
     const SECONDS: i64 = 10_800;
     if spec["sessionAffinity"] == "None" {
         members(spec).remove("sessionAffinityConfig");
-    } else if spec["sessionAffinity"] == "ClientIP" && !spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"].is_i64() {
+    } else if spec["sessionAffinity"] == "ClientIP"
+        && !spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"].is_i64()
+    {
         spec["sessionAffinityConfig"] = json!({"clientIP": {"timeoutSeconds": SECONDS}});
     }
 }
@@ -215,7 +224,8 @@ fn addresses(spec: &mut Value, old: Option<&Value>, address: &str) {
     }
     // Without a selector the address family of the endpoints is unknown.
     let is_open = spec["clusterIP"] == "None" && spec["selector"].as_object().is_none_or(Map::is_empty);
-    let (families, policy) = if is_open { (json!(["IPv4", "IPv6"]), "RequireDualStack") } else { (json!(["IPv4"]), "SingleStack") };
+    let (families, policy) =
+        if is_open { (json!(["IPv4", "IPv6"]), "RequireDualStack") } else { (json!(["IPv4"]), "SingleStack") };
     put_all(spec, [("ipFamilies", families), ("ipFamilyPolicy", json!(policy))]);
 }
 
@@ -285,11 +295,21 @@ fn workload(kind: &str, object: &mut Value) {
     template(&mut spec["template"]);
     match kind {
         "Deployment" => {
-            put_all(spec, [("replicas", json!(1)), ("revisionHistoryLimit", json!(10)), ("progressDeadlineSeconds", json!(600))]);
+            put_all(
+                spec,
+                [("replicas", json!(1)), ("revisionHistoryLimit", json!(10)), ("progressDeadlineSeconds", json!(600))],
+            );
             rolling(spec, "strategy", [("maxUnavailable", json!("25%")), ("maxSurge", json!("25%"))]);
         }
         "StatefulSet" => {
-            put_all(spec, [("replicas", json!(1)), ("podManagementPolicy", json!("OrderedReady")), ("revisionHistoryLimit", json!(10))]);
+            put_all(
+                spec,
+                [
+                    ("replicas", json!(1)),
+                    ("podManagementPolicy", json!("OrderedReady")),
+                    ("revisionHistoryLimit", json!(10)),
+                ],
+            );
             let retention = &mut spec["persistentVolumeClaimRetentionPolicy"];
             put_all(retention, [("whenDeleted", json!("Retain")), ("whenScaled", json!("Retain"))]);
             // Only an explicit rolling update gets default parameters.
@@ -312,7 +332,8 @@ fn workload(kind: &str, object: &mut Value) {
 /// Counts the templates of a daemon set, in an annotation that was once a field.
 fn count_templates(object: &mut Value, old: Option<&Value>) {
     const COUNT: &str = "deprecated.daemonset.template.generation";
-    let noted = |object: &Value| object["metadata"]["annotations"][COUNT].as_str().and_then(|count| count.parse::<i64>().ok());
+    let noted =
+        |object: &Value| object["metadata"]["annotations"][COUNT].as_str().and_then(|count| count.parse::<i64>().ok());
     let before = noted(old.unwrap_or(object)).unwrap_or_default();
     let is_new = old.is_some_and(|old| old["spec"]["template"] != object["spec"]["template"]);
     let count = (before + i64::from(is_new)).max(1);
@@ -332,7 +353,10 @@ fn job_spec(spec: &mut Value) {
             ("completionMode", json!("NonIndexed")),
             ("suspend", json!(false)),
             ("manualSelector", json!(false)),
-            ("podReplacementPolicy", json!(if spec["podFailurePolicy"].is_null() { "TerminatingOrFailed" } else { "Failed" })),
+            (
+                "podReplacementPolicy",
+                json!(if spec["podFailurePolicy"].is_null() { "TerminatingOrFailed" } else { "Failed" }),
+            ),
         ],
     );
     failure_patterns(spec);
@@ -341,7 +365,9 @@ fn job_spec(spec: &mut Value) {
 /// The status of a pod condition in a pattern is true by default.
 fn failure_patterns(spec: &mut Value) {
     for rule in spec.get_mut("podFailurePolicy").into_iter().flat_map(|policy| items(policy, "rules")) {
-        for condition in items(rule, "onPodConditions").filter(|condition| condition["status"].as_str().is_none_or(str::is_empty)) {
+        for condition in
+            items(rule, "onPodConditions").filter(|condition| condition["status"].as_str().is_none_or(str::is_empty))
+        {
             condition["status"] = json!("True");
         }
     }

@@ -12,7 +12,12 @@ fn prepared(name: &str, mut object: Value) -> Value {
 
 fn refused(name: &str, mut object: Value, old: Option<&Value>) -> Vec<String> {
     let failure = prepare(&kind(name), "", &mut object, old).unwrap_err();
-    failure.details.causes.iter().map(|cause| format!("{}@{}", cause.reason.trim_start_matches("FieldValue"), cause.field)).collect()
+    failure
+        .details
+        .causes
+        .iter()
+        .map(|cause| format!("{}@{}", cause.reason.trim_start_matches("FieldValue"), cause.field))
+        .collect()
 }
 
 #[test]
@@ -33,7 +38,10 @@ fn the_table_of_kinds_is_complete() {
 #[test]
 fn secrets_accept_string_data_and_refuse_invalid_base64() {
     let secret = prepared("Secret", json!({"metadata": {"name": "s"}, "stringData": {"x": "y"}}));
-    assert_eq!(secret, json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"x": "eQ=="}, "type": "Opaque"}));
+    assert_eq!(
+        secret,
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"x": "eQ=="}, "type": "Opaque"})
+    );
     let mut bad = json!({"metadata": {"name": "s"}, "data": {"x": "!"}});
     assert_eq!(prepare(&kind("Secret"), "", &mut bad, None).unwrap_err().code, 400);
     let mut bad = json!({"metadata": {"name": "c1"}, "data": {"a": 1}});
@@ -52,7 +60,10 @@ fn workloads_get_their_defaults() {
     assert_eq!(prepared("DaemonSet", empty)["spec"]["updateStrategy"], rolled);
     let spec = prepared("Deployment", written.clone())["spec"].clone();
     assert_eq!(spec["replicas"], 1);
-    assert_eq!(spec["strategy"], json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}));
+    assert_eq!(
+        spec["strategy"],
+        json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}})
+    );
     assert_eq!(spec["template"]["spec"]["restartPolicy"], "Always");
     assert_eq!(spec["template"]["spec"]["containers"][0]["imagePullPolicy"], "Always");
     assert!(spec["template"]["spec"]["tolerations"].is_null());
@@ -68,7 +79,8 @@ fn workloads_get_their_defaults() {
 
 #[test]
 fn pods_services_and_jobs_get_their_defaults() {
-    let pod = prepared("Pod", json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}));
+    let pod =
+        prepared("Pod", json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}));
     assert_eq!(pod["status"], json!({"phase": "Pending", "qosClass": "BestEffort"}));
     assert_eq!(pod["spec"]["containers"][0]["imagePullPolicy"], "IfNotPresent");
     assert_eq!(pod["spec"]["tolerations"].as_array().unwrap().len(), 2);
@@ -88,7 +100,10 @@ fn pods_services_and_jobs_get_their_defaults() {
 #[test]
 fn containers_probes_and_limits_get_their_defaults() {
     let container = json!({"name": "c", "image": "i:1", "resources": {"limits": {"cpu": "1"}}, "livenessProbe": {"httpGet": {"port": 80}}});
-    let pod = prepared("Pod", json!({"metadata": {"name": "p"}, "spec": {"serviceAccountName": "robot", "containers": [container]}}));
+    let pod = prepared(
+        "Pod",
+        json!({"metadata": {"name": "p"}, "spec": {"serviceAccountName": "robot", "containers": [container]}}),
+    );
     let made = &pod["spec"]["containers"][0];
     assert_eq!(made["resources"], json!({"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}));
     let wanted = json!({"httpGet": {"port": 80, "path": "/", "scheme": "HTTP"}, "timeoutSeconds": 1, "periodSeconds": 10,
@@ -97,7 +112,10 @@ fn containers_probes_and_limits_get_their_defaults() {
     let limits = json!([{"type": "Container", "max": {"memory": "1Gi"}, "default": {"cpu": "200m"}}]);
     let range = prepared("LimitRange", json!({"metadata": {"name": "l"}, "spec": {"limits": limits}}));
     let wanted = json!({"cpu": "200m", "memory": "1Gi"});
-    assert_eq!((&range["spec"]["limits"][0]["default"], &range["spec"]["limits"][0]["defaultRequest"]), (&wanted, &wanted));
+    assert_eq!(
+        (&range["spec"]["limits"][0]["default"], &range["spec"]["limits"][0]["defaultRequest"]),
+        (&wanted, &wanted)
+    );
 }
 
 #[test]
@@ -117,7 +135,8 @@ fn events_are_of_their_own_namespace() {
 
 #[test]
 fn moments_of_leases_have_six_digits() {
-    let lease = |time: &str| json!({"metadata": {"name": "le"}, "spec": {"renewTime": time, "leaseDurationSeconds": 1}});
+    let lease =
+        |time: &str| json!({"metadata": {"name": "le"}, "spec": {"renewTime": time, "leaseDurationSeconds": 1}});
     assert!(prepare(&kind("Lease"), "", &mut lease("2026-01-01T00:00:00.000000Z"), None).is_ok());
     assert_eq!(prepare(&kind("Lease"), "", &mut lease("2026-01-01T00:00:00Z"), None).unwrap_err().code, 400);
     assert_eq!(
@@ -132,7 +151,10 @@ fn metadata_is_checked() {
     assert_eq!(refused("ConfigMap", map(json!({})), None), ["Required@metadata.name"]);
     assert_eq!(refused("ConfigMap", map(json!({"name": "A_b"})), None), ["Invalid@metadata.name"]);
     assert_eq!(refused("Namespace", map(json!({"name": "a.b"})), None), ["Invalid@metadata.name"]);
-    assert_eq!(refused("ConfigMap", map(json!({"name": "a", "finalizers": ["bad"]})), None), ["Invalid@metadata.finalizers[0]"]);
+    assert_eq!(
+        refused("ConfigMap", map(json!({"name": "a", "finalizers": ["bad"]})), None),
+        ["Invalid@metadata.finalizers[0]"]
+    );
     assert_eq!(
         refused("ConfigMap", map(json!({"name": "a", "labels": {"-": "x", "k": "-"}})), None),
         ["Invalid@metadata.labels", "Invalid@metadata.labels"]
@@ -146,10 +168,12 @@ fn unknown_members_are_dropped_and_reported() {
     let mut map = json!({"metadata": {"name": "c1"}, "data": {"a": "1", "b": null}, "foo": 1});
     assert_eq!(read(&kind("ConfigMap"), &mut map).unwrap(), ["foo"]);
     assert_eq!(map, json!({"metadata": {"name": "c1"}, "data": {"a": "1", "b": ""}}));
-    let container = json!({"name": "c", "imag": "i", "livenessProbe": {"httpGet": {"port": "web", "pat": "/"}}, "args": null});
+    let container =
+        json!({"name": "c", "imag": "i", "livenessProbe": {"httpGet": {"port": "web", "pat": "/"}}, "args": null});
     let volume = json!({"name": "v", "configMap": {"name": "m", "items": [{"keys": "a"}]}, "emptydir": {}});
     let template = json!({"kind": "Pod", "metadata": {"name": "x", "bogus": 1}, "spec": {"containers": [container], "volumes": [volume]}});
-    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "d"}, "spec": {"size": 1}});
+    let claim =
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "d"}, "spec": {"size": 1}});
     let mut set = json!({"metadata": {"name": "s"}, "spec": {"replica": 1, "template": template, "volumeClaimTemplates": [claim]}});
     let mut dropped = read(&kind("StatefulSet"), &mut set).unwrap();
     dropped.sort();
@@ -174,15 +198,27 @@ fn unknown_members_are_dropped_and_reported() {
 fn values_are_read_by_the_types_of_their_fields() {
     let refusal = |name: &str, object: Value| read(&kind(name), &mut object.clone()).unwrap_err().message;
     let mistakes = [
-        ("Deployment", json!({"spec": {"replicas": "3"}}), "cannot unmarshal string into Go struct field spec.replicas of type int32"),
+        (
+            "Deployment",
+            json!({"spec": {"replicas": "3"}}),
+            "cannot unmarshal string into Go struct field spec.replicas of type int32",
+        ),
         ("Deployment", json!({"spec": {"replicas": 4_294_967_296_i64}}), "field spec.replicas of type int32"),
         (
             "Deployment",
             json!({"spec": {"template": {"spec": {"containers": {}}}}}),
             "cannot unmarshal object into Go struct field spec.template.spec.containers",
         ),
-        ("Pod", json!({"spec": {"containers": [{"command": "sh"}]}}), "field spec.containers[0].command of type []string"),
-        ("Pod", json!({"spec": {"containers": [{"resources": {"limits": {"cpu": "many"}}}]}}), "\"many\" is not a quantity"),
+        (
+            "Pod",
+            json!({"spec": {"containers": [{"command": "sh"}]}}),
+            "field spec.containers[0].command of type []string",
+        ),
+        (
+            "Pod",
+            json!({"spec": {"containers": [{"resources": {"limits": {"cpu": "many"}}}]}}),
+            "\"many\" is not a quantity",
+        ),
         (
             "Pod",
             json!({"spec": {"nodeSelector": {"a": true}}}),
@@ -190,15 +226,21 @@ fn values_are_read_by_the_types_of_their_fields() {
         ),
         ("Secret", json!({"data": {"a": "not base64!"}}), "data.a: illegal base64 data"),
         ("Lease", json!({"spec": {"renewTime": "2026-01-01T00:00:00Z"}}), "spec.renewTime: parsing time"),
-        ("CronJob", json!({"status": {"lastScheduleTime": "yesterday"}}), "field status.lastScheduleTime of type meta.Time"),
+        (
+            "CronJob",
+            json!({"status": {"lastScheduleTime": "yesterday"}}),
+            "field status.lastScheduleTime of type meta.Time",
+        ),
     ];
     for (name, object, text) in mistakes {
         let message = refusal(name, object);
         assert!(message.contains(text), "{message}");
     }
-    let mut pod = json!({"spec": {"containers": [{"resources": {"limits": {"cpu": 0.5, "memory": "1024Mi"}}, "ports": [null]}]}});
+    let mut pod =
+        json!({"spec": {"containers": [{"resources": {"limits": {"cpu": 0.5, "memory": "1024Mi"}}, "ports": [null]}]}});
     assert_eq!(read(&kind("Pod"), &mut pod), Ok(Vec::new()));
-    let wanted = json!({"name": "", "resources": {"limits": {"cpu": "500m", "memory": "1Gi"}}, "ports": [{"containerPort": 0}]});
+    let wanted =
+        json!({"name": "", "resources": {"limits": {"cpu": "500m", "memory": "1Gi"}}, "ports": [{"containerPort": 0}]});
     assert_eq!(pod["spec"]["containers"][0], wanted);
 }
 
@@ -265,7 +307,8 @@ fn values_of_wrong_types_are_refused_in_every_kind() {
             let old = prepare(&kind, "", &mut object, None).is_ok().then(|| object.clone());
             let _ = prepare(&kind, "", &mut shape.clone(), old.as_ref());
         }
-        let has_spec = messages::of_kind(&kind.group, &kind.version, &kind.kind).is_some_and(|message| message.member("spec").is_some());
+        let has_spec = messages::of_kind(&kind.group, &kind.version, &kind.kind)
+            .is_some_and(|message| message.member("spec").is_some());
         let mut object = json!({"metadata": {"name": "a"}, "spec": "x"});
         assert!(!has_spec || prepare(&kind, "", &mut object, None).unwrap_err().code == 400, "{}", kind.kind);
     }

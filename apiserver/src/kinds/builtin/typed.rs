@@ -1,5 +1,5 @@
-//! Reads objects of built-in kinds by the types of their fields, like Go's decoder: unknown fields are dropped and reported, nulls count
-//! as absent, and values of other types are refused.
+//! Reads objects of built-in kinds by the types of their fields, like Go's decoder: unknown fields are dropped and
+//! reported, nulls count as absent, and values of other types are refused.
 
 use std::sync::LazyLock;
 
@@ -17,8 +17,9 @@ use kopfd_base::equality::is_falsy;
 use kopfd_base::quantity;
 
 /// Times of leases and events have a fraction of exactly six digits.
-static MICRO_TIME: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}[.]\d{6}(Z|[+-]\d{2}:\d{2})$").expect("the pattern is valid"));
+static MICRO_TIME: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}[.]\d{6}(Z|[+-]\d{2}:\d{2})$").expect("the pattern is valid")
+});
 
 /// Reads an object, without its metadata. Returns the paths of dropped fields.
 ///
@@ -40,7 +41,8 @@ pub(super) fn read(kind: &Kind, object: &mut Value) -> Result<Vec<String>, Strin
 
 /// Truncates numbers to 32 bits, as an apply does.
 pub(crate) fn wrap_numbers(kind: &Kind, object: &mut Value) {
-    if let (Some(message), Value::Object(members)) = (messages::of_kind(&kind.group, &kind.version, &kind.kind), object) {
+    if let (Some(message), Value::Object(members)) = (messages::of_kind(&kind.group, &kind.version, &kind.kind), object)
+    {
         wrap_members(message, members);
     }
 }
@@ -82,7 +84,12 @@ impl Reading {
         });
     }
 
-    fn members(&mut self, message: &Message, members: &mut Map<String, Value>, field_path: &FieldPath<'_>) -> Result<(), String> {
+    fn members(
+        &mut self,
+        message: &Message,
+        members: &mut Map<String, Value>,
+        field_path: &FieldPath<'_>,
+    ) -> Result<(), String> {
         let is_type = |name: &str| message.has_type() && ["apiVersion", "kind"].contains(&name);
         self.keep(members, field_path, |name| is_type(name) || message.member(name).is_some());
         members.retain(|_, value| !value.is_null());
@@ -110,9 +117,9 @@ impl Reading {
                 let mut items = items.iter_mut().enumerate();
                 items.try_for_each(|(index, item)| self.value_or_zero(field.of, item, &field_path.item(index)))
             }
-            (Form::Map, Value::Object(members)) => {
-                members.iter_mut().try_for_each(|(name, value)| self.value_or_zero(field.of, value, &field_path.member(name)))
-            }
+            (Form::Map, Value::Object(members)) => members
+                .iter_mut()
+                .try_for_each(|(name, value)| self.value_or_zero(field.of, value, &field_path.member(name))),
             (Form::List, value) => Err(wrong(value, field_path, &format!("[]{}", field.of))),
             (Form::Map, value) => Err(wrong(value, field_path, &format!("map[string]{}", field.of))),
         }
@@ -138,7 +145,9 @@ impl Reading {
             "int32" => value.as_i64().is_some_and(|number| i32::try_from(number).is_ok()),
             "int64" => value.is_i64(),
             "bytes" => match value.as_str() {
-                Some(text) if STANDARD.decode(text).is_err() => return Err(format!("{field_path}: illegal base64 data")),
+                Some(text) if STANDARD.decode(text).is_err() => {
+                    return Err(format!("{field_path}: illegal base64 data"));
+                }
                 text => text.is_some(),
             },
             "meta.Time" => return read_time(value, "%Y-%m-%dT%H:%M:%SZ").ok_or_else(|| wrong(value, field_path, of)),
@@ -149,9 +158,13 @@ impl Reading {
                 _ => return read_time(value, "%Y-%m-%dT%H:%M:%S.%6fZ").ok_or_else(|| wrong(value, field_path, of)),
             },
             "resource.Quantity" => return read_quantity(value, field_path),
-            "util.intstr.IntOrString" => value.is_string() || value.as_i64().is_some_and(|number| i32::try_from(number).is_ok()),
+            "util.intstr.IntOrString" => {
+                value.is_string() || value.as_i64().is_some_and(|number| i32::try_from(number).is_ok())
+            }
             "meta.FieldsV1" | "runtime.RawExtension" => true,
-            _ if of.ends_with(".ExtraValue") => value.as_array().is_some_and(|items| items.iter().all(Value::is_string)),
+            _ if of.ends_with(".ExtraValue") => {
+                value.as_array().is_some_and(|items| items.iter().all(Value::is_string))
+            }
             _ => match (value, messages::find(of)) {
                 (Value::Object(members), Some(message)) => return self.members(message, members, field_path),
                 (value, _) => return Err(wrong(value, field_path, of)),

@@ -84,7 +84,11 @@ fn check_names(names: &Value, causes: &mut Vec<FieldError>) {
     }
     let (kind, list_kind) = (text(&names["kind"]), text(&names["listKind"]));
     if !kind.is_empty() && kind == list_kind {
-        causes.push(field_error::invalid("spec.names.listKind", &json!(list_kind), "kind and listKind may not be the same"));
+        causes.push(field_error::invalid(
+            "spec.names.listKind",
+            &json!(list_kind),
+            "kind and listKind may not be the same",
+        ));
     }
     for field in ["shortNames", "categories"] {
         for (index, name) in texts(&names[field]).iter().enumerate() {
@@ -103,9 +107,17 @@ fn check_versions(definition: &Value, report: &mut Report) {
     let causes = &mut report.causes;
     let all: Vec<&Value> = versions(definition).collect();
     if all.is_empty() {
-        causes.push(field_error::invalid("spec.versions", &Value::Null, "must have exactly one version marked as storage version"));
+        causes.push(field_error::invalid(
+            "spec.versions",
+            &Value::Null,
+            "must have exactly one version marked as storage version",
+        ));
         if texts(&definition["status"]["storedVersions"]).is_empty() {
-            causes.push(field_error::invalid("status.storedVersions", &json!([]), "must have at least one stored version"));
+            causes.push(field_error::invalid(
+                "status.storedVersions",
+                &json!([]),
+                "must have at least one stored version",
+            ));
         }
         return;
     }
@@ -128,13 +140,17 @@ fn check_versions(definition: &Value, report: &mut Report) {
         report.unenforced.extend(check_version(version, &at, all.len() == 1, causes));
     }
     if all.iter().filter(|version| version["storage"] == true).count() != 1 {
-        causes.push(field_error::invalid("spec.versions", &Value::Null, "must have exactly one version marked as storage version"));
+        causes.push(field_error::invalid(
+            "spec.versions",
+            &Value::Null,
+            "must have exactly one version marked as storage version",
+        ));
     }
     check_same_fields(&all, causes);
 }
 
-/// The server moves the parts of a single version to the top of the specification before it validates it, which is visible in the fields
-/// of the causes.
+/// The server moves the parts of a single version to the top of the specification before it validates it, which is
+/// visible in the fields of the causes.
 ///
 /// Returns messages about rules that are not enforced.
 fn check_version(version: &Value, at: &str, is_single: bool, causes: &mut Vec<FieldError>) -> Vec<String> {
@@ -202,7 +218,11 @@ fn check_columns(columns: &Value, base: &str, causes: &mut Vec<FieldError>) {
         if path.is_empty() {
             causes.push(field_error::required(format!("{at}.JSONPath"), ""));
         } else if !path.starts_with('.') {
-            causes.push(field_error::invalid(format!("{at}.JSONPath"), &json!(path), "must be a simple json path starting with ."));
+            causes.push(field_error::invalid(
+                format!("{at}.JSONPath"),
+                &json!(path),
+                "must be a simple json path starting with .",
+            ));
         }
     }
 }
@@ -215,7 +235,11 @@ fn check_selectable(fields: &Value, schema: &Schema, base: &str, causes: &mut Ve
         if path.is_empty() {
             causes.push(field_error::required(at, ""));
         } else if !path.starts_with('.') || path.contains(['[', '*']) {
-            causes.push(field_error::invalid(at, &json!(path), "is an invalid path: must be a simple path with a leading dot"));
+            causes.push(field_error::invalid(
+                at,
+                &json!(path),
+                "is an invalid path: must be a simple path with a leading dot",
+            ));
         } else if path.starts_with(".metadata") {
             causes.push(field_error::invalid(at, &json!(path), "must not point to fields in metadata"));
         } else if !seen.insert(path) {
@@ -232,8 +256,7 @@ fn check_same_fields(all: &[&Value], causes: &mut Vec<FieldError>) {
     let [first, rest @ ..] = all else { return };
     let is_same = |field: &str| rest.iter().all(|version| version[field] == first[field]);
     if !rest.is_empty() && first["selectableFields"].is_array() && is_same("selectableFields") && is_same("schema") {
-        let text =
-            "per-version selectableFields may not all be set to identical values (top-level selectableFields should be used instead)";
+        let text = "per-version selectableFields may not all be set to identical values (top-level selectableFields should be used instead)";
         causes.push(field_error::invalid("spec.versions", &Value::Null, text));
     }
 }
@@ -245,7 +268,9 @@ fn check_conversion(spec: &Value, causes: &mut Vec<FieldError>) {
         "Webhook" => check_webhook(webhook, causes),
         "None" => {}
         "" => causes.push(field_error::required("spec.conversion.strategy", "")),
-        other => causes.push(field_error::not_supported("spec.conversion.strategy", &json!(other), ["None", "Webhook"])),
+        other => {
+            causes.push(field_error::not_supported("spec.conversion.strategy", &json!(other), ["None", "Webhook"]));
+        }
     }
     if conversion["strategy"] != "Webhook" {
         let why = "should not be set when strategy is not set to Webhook";
@@ -309,7 +334,9 @@ fn check_approval(definition: &Value, old: Option<&Value>, causes: &mut Vec<Fiel
     let field = format!("metadata.annotations[{APPROVAL}]");
     match approval.state {
         "MissingAnnotation" => causes.push(field_error::required(field, &approval.text)),
-        "InvalidAnnotation" => causes.push(field_error::invalid(field, &definition["metadata"]["annotations"][APPROVAL], approval.text)),
+        "InvalidAnnotation" => {
+            causes.push(field_error::invalid(field, &definition["metadata"]["annotations"][APPROVAL], approval.text));
+        }
         _ => {}
     }
 }
@@ -325,16 +352,25 @@ pub(super) struct Approval {
 /// Returns the approval of a definition, if its group is one of Kubernetes' own.
 pub(super) fn approval(definition: &Value) -> Option<Approval> {
     let group = text(&definition["spec"]["group"]);
-    let is_protected = ["k8s.io", "kubernetes.io"].iter().any(|domain| group == *domain || group.ends_with(&format!(".{domain}")));
+    let is_protected =
+        ["k8s.io", "kubernetes.io"].iter().any(|domain| group == *domain || group.ends_with(&format!(".{domain}")));
     let written = text(&definition["metadata"]["annotations"][APPROVAL]);
     let is_url = || written.parse::<http::Uri>().is_ok_and(|url| url.scheme().is_some() && url.host().is_some());
     is_protected.then(|| match written {
-        "" => Approval { state: "MissingAnnotation", text: format!("protected groups must have approval annotation {APPROVAL:?}") },
-        _ if written.starts_with("unapproved") => Approval { state: "UnapprovedAnnotation", text: format!("not approved: {written:?}") },
+        "" => Approval {
+            state: "MissingAnnotation",
+            text: format!("protected groups must have approval annotation {APPROVAL:?}"),
+        },
+        _ if written.starts_with("unapproved") => {
+            Approval { state: "UnapprovedAnnotation", text: format!("not approved: {written:?}") }
+        }
         _ if is_url() => Approval { state: APPROVED, text: format!("approved in {written}") },
         _ => {
             let wanted = "with either a URL or a reason starting with \"unapproved\"";
-            Approval { state: "InvalidAnnotation", text: format!("protected groups must have approval annotation {APPROVAL:?} {wanted}") }
+            Approval {
+                state: "InvalidAnnotation",
+                text: format!("protected groups must have approval annotation {APPROVAL:?} {wanted}"),
+            }
         }
     })
 }

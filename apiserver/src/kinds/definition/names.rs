@@ -7,7 +7,8 @@ use super::parts::{is_established, members, text, texts};
 
 /// Returns a definition with its conditions and accepted names, given the other definitions.
 ///
-/// If two definitions in a group have the same name, the one that was accepted first keeps it. `now` is a text in the form of Kubernetes.
+/// If two definitions in a group have the same name, the one that was accepted first keeps it. `now` is a text in the
+/// form of Kubernetes.
 pub fn conditions<'a>(definition: &Value, others: impl IntoIterator<Item = &'a Value>, now: &str) -> Value {
     let mut judged = definition.clone();
     let group = &definition["spec"]["group"];
@@ -17,7 +18,8 @@ pub fn conditions<'a>(definition: &Value, others: impl IntoIterator<Item = &'a V
         .filter(|other| other["spec"]["group"] == *group && other["metadata"]["name"] != *own)
         .map(|other| &other["status"]["acceptedNames"])
         .collect();
-    let (accepted, conflict) = accepted_names(&definition["spec"]["names"], &definition["status"]["acceptedNames"], &taken);
+    let (accepted, conflict) =
+        accepted_names(&definition["spec"]["names"], &definition["status"]["acceptedNames"], &taken);
     members(&mut judged["status"]).insert("acceptedNames".into(), accepted);
     if let Some((reason, message)) = conflict {
         set_condition(&mut judged, ["NamesAccepted", "False", reason, &message], now);
@@ -26,11 +28,19 @@ pub fn conditions<'a>(definition: &Value, others: impl IntoIterator<Item = &'a V
         }
     } else {
         set_condition(&mut judged, ["NamesAccepted", "True", "NoConflicts", "no conflicts found"], now);
-        set_condition(&mut judged, ["Established", "True", "InitialNamesAccepted", "the initial names have been accepted"], now);
+        set_condition(
+            &mut judged,
+            ["Established", "True", "InitialNamesAccepted", "the initial names have been accepted"],
+            now,
+        );
     }
     if let Some(approval) = approval(definition) {
         let status = if approval.state == APPROVED { "True" } else { "False" };
-        set_condition(&mut judged, ["KubernetesAPIApprovalPolicyConformant", status, approval.state, &approval.text], now);
+        set_condition(
+            &mut judged,
+            ["KubernetesAPIApprovalPolicyConformant", status, approval.state, &approval.text],
+            now,
+        );
     }
     judged
 }
@@ -47,7 +57,8 @@ pub fn set_condition(definition: &mut Value, [kind, status, reason, message]: [&
         Some(condition) if condition["status"] == status => condition["lastTransitionTime"].clone(),
         _ => json!(now),
     };
-    let condition = json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since});
+    let condition =
+        json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since});
     match found {
         Some(place) => *place = condition,
         None => list.push(condition),
@@ -61,7 +72,8 @@ fn accepted_names(wanted: &Value, had: &Value, taken: &[&Value]) -> (Value, Opti
     let mut accepted = if had.is_object() { had.clone() } else { json!({}) };
     let mut conflict = None;
     let resources: Vec<String> = taken.iter().flat_map(|names| resource_names(names)).collect();
-    let kinds: Vec<String> = taken.iter().flat_map(|names| ["kind", "listKind"].map(|field| text(&names[field]).to_owned())).collect();
+    let kinds: Vec<String> =
+        taken.iter().flat_map(|names| ["kind", "listKind"].map(|field| text(&names[field]).to_owned())).collect();
     let is_free = |used: &[String], name: &str| name.is_empty() || !used.iter().any(|other| other == name);
     let accepted_members = members(&mut accepted);
     for (field, used, reason) in [
@@ -71,7 +83,8 @@ fn accepted_names(wanted: &Value, had: &Value, taken: &[&Value]) -> (Value, Opti
         ("kind", &kinds, "KindConflict"),
         ("listKind", &kinds, "ListKindConflict"),
     ] {
-        let names = if wanted[field].is_array() { texts(&wanted[field]) } else { vec![text(&wanted[field]).to_owned()] };
+        let names =
+            if wanted[field].is_array() { texts(&wanted[field]) } else { vec![text(&wanted[field]).to_owned()] };
         if let Some(name) = names.iter().find(|name| !is_free(used, name)) {
             conflict.get_or_insert((reason, format!("\"{name}\" is already in use")));
         } else if let Some(value) = wanted.get(field) {

@@ -9,7 +9,12 @@ fn written() -> Value {
 
 fn refused(definition: &Value, old: Option<&Value>) -> Vec<String> {
     let failure = accept(definition, old).unwrap_err();
-    failure.details.causes.iter().map(|cause| format!("{}@{}", cause.reason.trim_start_matches("FieldValue"), cause.field)).collect()
+    failure
+        .details
+        .causes
+        .iter()
+        .map(|cause| format!("{}@{}", cause.reason.trim_start_matches("FieldValue"), cause.field))
+        .collect()
 }
 
 #[test]
@@ -18,7 +23,10 @@ fn a_new_definition_gets_names_and_a_first_status() {
     assert_eq!(accepted["spec"]["names"]["singular"], "widget");
     assert_eq!(accepted["spec"]["names"]["listKind"], "WidgetList");
     assert_eq!(accepted["spec"]["conversion"], json!({"strategy": "None"}));
-    assert_eq!(accepted["status"], json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": ["v1"]}));
+    assert_eq!(
+        accepted["status"],
+        json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": ["v1"]})
+    );
 }
 
 #[test]
@@ -61,8 +69,12 @@ fn selectable_fields_are_scalars_of_the_schema() {
     let mut definition = written();
     definition["spec"]["versions"][0]["selectableFields"] = json!([{"jsonPath": ".spec.color"}]);
     assert!(accept(&definition, None).is_ok());
-    definition["spec"]["versions"][0]["selectableFields"] = json!([{"jsonPath": ".spec.nope"}, {"jsonPath": ".metadata.name"}]);
-    assert_eq!(refused(&definition, None), ["Invalid@spec.selectableFields[0].jsonPath", "Invalid@spec.selectableFields[1].jsonPath"]);
+    definition["spec"]["versions"][0]["selectableFields"] =
+        json!([{"jsonPath": ".spec.nope"}, {"jsonPath": ".metadata.name"}]);
+    assert_eq!(
+        refused(&definition, None),
+        ["Invalid@spec.selectableFields[0].jsonPath", "Invalid@spec.selectableFields[1].jsonPath"]
+    );
 }
 
 #[test]

@@ -6,9 +6,9 @@ use serde_json::Value;
 /// Returns the time since a moment, in one or two units.
 pub(super) fn age(since: &Value, now: Timestamp) -> String {
     match since {
-        Value::String(text) => {
-            text.parse::<Timestamp>().map_or_else(|_| "<invalid>".to_owned(), |since| span(now.as_second() - since.as_second()))
-        }
+        Value::String(text) => text
+            .parse::<Timestamp>()
+            .map_or_else(|_| "<invalid>".to_owned(), |since| span(now.as_second() - since.as_second())),
         _ => "<unknown>".to_owned(),
     }
 }

@@ -32,9 +32,8 @@ pub(super) fn table(group: &str, plural: &str) -> (Columns, Row) {
         ("batch", "jobs") => (JOB, job),
         ("batch", "cronjobs") => (CRON_JOB, cron_job),
         ("coordination.k8s.io", "leases") => (&[NAME, ("Holder", "string", 0), AGE], lease),
-        ("apiextensions.k8s.io", "customresourcedefinitions") | ("rbac.authorization.k8s.io", "roles" | "clusterroles") => {
-            (&[NAME, ("Created At", "date", 0)], created)
-        }
+        ("apiextensions.k8s.io", "customresourcedefinitions")
+        | ("rbac.authorization.k8s.io", "roles" | "clusterroles") => (&[NAME, ("Created At", "date", 0)], created),
         ("admissionregistration.k8s.io", _) => (&[NAME, ("Webhooks", "integer", 0), AGE], webhooks),
         ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => (BINDING, binding),
         ("networking.k8s.io", "ingresses") => (INGRESS, ingress),
@@ -48,8 +47,15 @@ pub(super) fn table(group: &str, plural: &str) -> (Columns, Row) {
 const CONTAINERS: (&str, &str, i64) = ("Containers", "string", 1);
 const IMAGES: (&str, &str, i64) = ("Images", "string", 1);
 const SELECTOR: (&str, &str, i64) = ("Selector", "string", 1);
-const SERVICE: Columns =
-    &[NAME, ("Type", "string", 0), ("Cluster-IP", "string", 0), ("External-IP", "string", 0), ("Port(s)", "string", 0), AGE, SELECTOR];
+const SERVICE: Columns = &[
+    NAME,
+    ("Type", "string", 0),
+    ("Cluster-IP", "string", 0),
+    ("External-IP", "string", 0),
+    ("Port(s)", "string", 0),
+    AGE,
+    SELECTOR,
+];
 const POD: Columns = &[
     NAME,
     ("Ready", "string", 0),
@@ -96,8 +102,16 @@ const CLAIM: Columns = &[
     AGE,
     ("VolumeMode", "string", 1),
 ];
-const DEPLOYMENT: Columns =
-    &[NAME, ("Ready", "string", 0), ("Up-to-date", "string", 0), ("Available", "string", 0), AGE, CONTAINERS, IMAGES, SELECTOR];
+const DEPLOYMENT: Columns = &[
+    NAME,
+    ("Ready", "string", 0),
+    ("Up-to-date", "string", 0),
+    ("Available", "string", 0),
+    AGE,
+    CONTAINERS,
+    IMAGES,
+    SELECTOR,
+];
 const DAEMON_SET: Columns = &[
     NAME,
     ("Desired", "integer", 0),
@@ -111,10 +125,26 @@ const DAEMON_SET: Columns = &[
     IMAGES,
     SELECTOR,
 ];
-const REPLICA_SET: Columns =
-    &[NAME, ("Desired", "integer", 0), ("Current", "integer", 0), ("Ready", "integer", 0), AGE, CONTAINERS, IMAGES, SELECTOR];
-const JOB: Columns =
-    &[NAME, ("Status", "string", 0), ("Completions", "string", 0), ("Duration", "string", 0), AGE, CONTAINERS, IMAGES, SELECTOR];
+const REPLICA_SET: Columns = &[
+    NAME,
+    ("Desired", "integer", 0),
+    ("Current", "integer", 0),
+    ("Ready", "integer", 0),
+    AGE,
+    CONTAINERS,
+    IMAGES,
+    SELECTOR,
+];
+const JOB: Columns = &[
+    NAME,
+    ("Status", "string", 0),
+    ("Completions", "string", 0),
+    ("Duration", "string", 0),
+    AGE,
+    CONTAINERS,
+    IMAGES,
+    SELECTOR,
+];
 const CRON_JOB: Columns = &[
     NAME,
     ("Schedule", "string", 0),
@@ -127,11 +157,23 @@ const CRON_JOB: Columns = &[
     IMAGES,
     SELECTOR,
 ];
-const BINDING: Columns =
-    &[NAME, ("Role", "string", 0), AGE, ("Users", "string", 1), ("Groups", "string", 1), ("ServiceAccounts", "string", 1)];
-const INGRESS: Columns = &[NAME, ("Class", "string", 0), ("Hosts", "string", 0), ("Address", "string", 0), ("Ports", "string", 0), AGE];
-const BUDGET: Columns =
-    &[NAME, ("Min Available", "string", 0), ("Max Unavailable", "string", 0), ("Allowed Disruptions", "integer", 0), AGE];
+const BINDING: Columns = &[
+    NAME,
+    ("Role", "string", 0),
+    AGE,
+    ("Users", "string", 1),
+    ("Groups", "string", 1),
+    ("ServiceAccounts", "string", 1),
+];
+const INGRESS: Columns =
+    &[NAME, ("Class", "string", 0), ("Hosts", "string", 0), ("Address", "string", 0), ("Ports", "string", 0), AGE];
+const BUDGET: Columns = &[
+    NAME,
+    ("Min Available", "string", 0),
+    ("Max Unavailable", "string", 0),
+    ("Allowed Disruptions", "integer", 0),
+    AGE,
+];
 const AUTOSCALER: Columns = &[
     NAME,
     ("Reference", "string", 0),
@@ -181,7 +223,12 @@ fn joined(items: impl IntoIterator<Item = String>) -> Value {
 }
 
 fn pairs(map: &Value) -> Value {
-    joined(map.as_object().into_iter().flatten().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())))
+    joined(
+        map.as_object()
+            .into_iter()
+            .flatten()
+            .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())),
+    )
 }
 
 /// Returns a label selector as a text.
@@ -203,7 +250,8 @@ fn selector(selector: &Value) -> Value {
 
 fn containers(template: &Value) -> [Value; 2] {
     let all = list(&template["spec"]["containers"]);
-    ["name", "image"].map(|field| json!(all.iter().filter_map(|container| container[field].as_str()).collect::<Vec<_>>().join(",")))
+    ["name", "image"]
+        .map(|field| json!(all.iter().filter_map(|container| container[field].as_str()).collect::<Vec<_>>().join(",")))
 }
 
 fn namespace(object: &Value, now: Timestamp) -> Vec<Value> {
@@ -221,11 +269,13 @@ fn secret(object: &Value, now: Timestamp) -> Vec<Value> {
 fn service(object: &Value, now: Timestamp) -> Vec<Value> {
     let spec = &object["spec"];
     let ports = list(&spec["ports"]).iter().map(|port| {
-        let node = port["nodePort"].as_i64().filter(|node| *node > 0).map(|node| format!(":{node}")).unwrap_or_default();
+        let node =
+            port["nodePort"].as_i64().filter(|node| *node > 0).map(|node| format!(":{node}")).unwrap_or_default();
         format!("{}{node}/{}", number(&port["port"]), port["protocol"].as_str().unwrap_or("TCP"))
     });
-    let addresses =
-        list(&object["status"]["loadBalancer"]["ingress"]).iter().filter_map(|one| one["ip"].as_str().or(one["hostname"].as_str()));
+    let addresses = list(&object["status"]["loadBalancer"]["ingress"])
+        .iter()
+        .filter_map(|one| one["ip"].as_str().or(one["hostname"].as_str()));
     let given = list(&spec["externalIPs"]).iter().filter_map(Value::as_str);
     let external = match spec["type"].as_str() {
         Some("ExternalName") => text_or(&spec["externalName"], "<none>"),
@@ -260,7 +310,9 @@ fn pod(object: &Value, now: Timestamp) -> Vec<Value> {
     };
     let gates = list(&spec["readinessGates"]);
     let is_met = |gate: &&Value| {
-        list(&status["conditions"]).iter().any(|condition| condition["type"] == gate["conditionType"] && condition["status"] == "True")
+        list(&status["conditions"])
+            .iter()
+            .any(|condition| condition["type"] == gate["conditionType"] && condition["status"] == "True")
     };
     let met = gates.iter().filter(is_met).count();
     vec![
@@ -277,7 +329,8 @@ fn pod(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 fn event(object: &Value, now: Timestamp) -> Vec<Value> {
-    let either = |core: &str, new: &str| if object[core].is_null() { object[new].clone() } else { object[core].clone() };
+    let either =
+        |core: &str, new: &str| if object[core].is_null() { object[new].clone() } else { object[core].clone() };
     let about = either("involvedObject", "regarding");
     let source = either("source", "deprecatedSource");
     let reporter = either("reportingComponent", "reportingController");
@@ -289,7 +342,8 @@ fn event(object: &Value, now: Timestamp) -> Vec<Value> {
     let last = if last.is_null() { first.clone() } else { last };
     let count = object["series"]["count"].as_i64().or(either("count", "deprecatedCount").as_i64()).unwrap_or(1);
     let kind = about["kind"].as_str().unwrap_or_default().to_lowercase();
-    let origin = [source["component"].as_str(), source["host"].as_str()].into_iter().flatten().collect::<Vec<_>>().join(", ");
+    let origin =
+        [source["component"].as_str(), source["host"].as_str()].into_iter().flatten().collect::<Vec<_>>().join(", ");
     let origin = if origin.is_empty() { text(&reporter) } else { json!(origin) };
     vec![
         json!(age(&last, now)),
@@ -391,10 +445,22 @@ fn stateful_set(object: &Value, now: Timestamp) -> Vec<Value> {
 fn daemon_set(object: &Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (&object["spec"], &object["status"]);
     let [names, images] = containers(&spec["template"]);
-    let fields = ["desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled", "numberAvailable"];
+    let fields = [
+        "desiredNumberScheduled",
+        "currentNumberScheduled",
+        "numberReady",
+        "updatedNumberScheduled",
+        "numberAvailable",
+    ];
     let mut cells = vec![name(object)];
     cells.extend(fields.map(|field| json!(number(&status[field]))));
-    cells.extend([pairs(&spec["template"]["spec"]["nodeSelector"]), created_age(object, now), names, images, selector(&spec["selector"])]);
+    cells.extend([
+        pairs(&spec["template"]["spec"]["nodeSelector"]),
+        created_age(object, now),
+        names,
+        images,
+        selector(&spec["selector"]),
+    ]);
     cells
 }
 
@@ -422,7 +488,9 @@ fn replica_set(object: &Value, now: Timestamp) -> Vec<Value> {
 fn job(object: &Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (&object["spec"], &object["status"]);
     let [names, images] = containers(&spec["template"]);
-    let has = |kind: &str| list(&status["conditions"]).iter().any(|condition| condition["type"] == kind && condition["status"] == "True");
+    let has = |kind: &str| {
+        list(&status["conditions"]).iter().any(|condition| condition["type"] == kind && condition["status"] == "True")
+    };
     let state = match () {
         () if has("Complete") => "Complete",
         () if has("Failed") => "Failed",
@@ -442,7 +510,16 @@ fn job(object: &Value, now: Timestamp) -> Vec<Value> {
     let end = status["completionTime"].as_str().and_then(|text| text.parse::<Timestamp>().ok()).unwrap_or(now);
     let duration = start.map(|start| span(end.as_second() - start.as_second())).unwrap_or_default();
     let chosen = selector(&spec["selector"]);
-    vec![name(object), json!(state), json!(completions), json!(duration), created_age(object, now), names, images, chosen]
+    vec![
+        name(object),
+        json!(state),
+        json!(completions),
+        json!(duration),
+        created_age(object, now),
+        names,
+        images,
+        chosen,
+    ]
 }
 
 fn cron_job(object: &Value, now: Timestamp) -> Vec<Value> {
@@ -480,7 +557,11 @@ fn binding(object: &Value, now: Timestamp) -> Vec<Value> {
     let subjects = |kind: &str| {
         let found = list(&object["subjects"]).iter().filter(|subject| subject["kind"] == kind).map(|subject| {
             let name = subject["name"].as_str().unwrap_or_default();
-            if kind == "ServiceAccount" { format!("{}/{name}", subject["namespace"].as_str().unwrap_or_default()) } else { name.to_owned() }
+            if kind == "ServiceAccount" {
+                format!("{}/{name}", subject["namespace"].as_str().unwrap_or_default())
+            } else {
+                name.to_owned()
+            }
         });
         json!(found.collect::<Vec<_>>().join(", "))
     };
@@ -496,9 +577,14 @@ fn binding(object: &Value, now: Timestamp) -> Vec<Value> {
 
 fn ingress(object: &Value, now: Timestamp) -> Vec<Value> {
     let spec = &object["spec"];
-    let hosts = list(&spec["rules"]).iter().filter_map(|rule| rule["host"].as_str()).filter(|host| !host.is_empty()).collect::<Vec<_>>();
+    let hosts = list(&spec["rules"])
+        .iter()
+        .filter_map(|rule| rule["host"].as_str())
+        .filter(|host| !host.is_empty())
+        .collect::<Vec<_>>();
     let points = list(&object["status"]["loadBalancer"]["ingress"]);
-    let addresses = points.iter().filter_map(|point| point["ip"].as_str().or(point["hostname"].as_str())).collect::<Vec<_>>();
+    let addresses =
+        points.iter().filter_map(|point| point["ip"].as_str().or(point["hostname"].as_str())).collect::<Vec<_>>();
     vec![
         name(object),
         text_or(&spec["ingressClassName"], "<none>"),
@@ -527,13 +613,23 @@ fn autoscaler(object: &Value, now: Timestamp) -> Vec<Value> {
     let wanted = list(&spec["metrics"]).iter().map(|metric| {
         let resource = &metric["resource"];
         let name = resource["name"].as_str().unwrap_or("metric");
-        let goal = resource["target"]["averageUtilization"].as_i64().map_or_else(|| "<auto>".to_owned(), |percent| format!("{percent}%"));
+        let goal = resource["target"]["averageUtilization"]
+            .as_i64()
+            .map_or_else(|| "<auto>".to_owned(), |percent| format!("{percent}%"));
         format!("{name}: <unknown>/{goal}")
     });
     vec![
         name(object),
-        json!(format!("{}/{}", target["kind"].as_str().unwrap_or_default(), target["name"].as_str().unwrap_or_default())),
-        json!(Some(wanted.collect::<Vec<_>>().join(", ")).filter(|text| !text.is_empty()).unwrap_or_else(|| "<none>".to_owned())),
+        json!(format!(
+            "{}/{}",
+            target["kind"].as_str().unwrap_or_default(),
+            target["name"].as_str().unwrap_or_default()
+        )),
+        json!(
+            Some(wanted.collect::<Vec<_>>().join(", "))
+                .filter(|text| !text.is_empty())
+                .unwrap_or_else(|| "<none>".to_owned())
+        ),
         text_or(&spec["minReplicas"], "<unset>"),
         json!(number(&spec["maxReplicas"]).to_string()),
         json!(number(&status["currentReplicas"]).to_string()),

@@ -74,7 +74,8 @@ fn follow<'a>(steps: &[Step], value: &'a Value) -> Option<&'a Value> {
         },
         Step::Where(path, comparison, wanted) => value.as_array()?.iter().find_map(|item| {
             let found = path.iter().try_fold(item, |value, name| value.get(name));
-            let is_equal = found.is_some_and(|found| found == wanted || (found.is_number() && found.as_f64() == wanted.as_f64()));
+            let is_equal =
+                found.is_some_and(|found| found == wanted || (found.is_number() && found.as_f64() == wanted.as_f64()));
             if is_equal == (*comparison == Comparison::Equal) { follow(rest, item) } else { None }
         }),
     }
@@ -128,7 +129,9 @@ fn bracket(text: &str) -> Result<Step, String> {
 fn condition(filter: &str) -> Result<Step, String> {
     let (left, comparison, right) = [("==", Comparison::Equal), ("!=", Comparison::Different)]
         .into_iter()
-        .find_map(|(sign, comparison)| filter.split_once(sign).map(|(left, right)| (left.trim(), comparison, right.trim())))
+        .find_map(|(sign, comparison)| {
+            filter.split_once(sign).map(|(left, right)| (left.trim(), comparison, right.trim()))
+        })
         .ok_or("is an invalid path: filters compare with == or !=")?;
     let path = left.strip_prefix("@.").ok_or("is an invalid path: filters begin with @.")?;
     let wanted = literal(right).ok_or_else(|| format!("is an invalid path: unrecognized literal {right}"))?;

@@ -108,8 +108,10 @@ pub(super) fn item_name(item: &Value, topology: &Topology) -> Option<String> {
         Topology::Set => Some(format!("v:{item}")),
         Topology::Keyed(keys) => {
             let members = item.as_object()?;
-            let known: Map<String, Value> =
-                keys.iter().filter_map(|(key, default)| Some((key.clone(), members.get(key).or(default.as_ref())?.clone()))).collect();
+            let known: Map<String, Value> = keys
+                .iter()
+                .filter_map(|(key, default)| Some((key.clone(), members.get(key).or(default.as_ref())?.clone())))
+                .collect();
             if known.is_empty() { None } else { Some(format!("k:{}", Value::Object(known))) }
         }
         Topology::Atomic | Topology::Granular => None,

@@ -45,7 +45,12 @@ impl Entry {
 
     /// Returns the entry for fields that existed before the first apply.
     pub(super) fn before_first_apply(by: &Manager<'_>, fields: Set) -> Self {
-        Self { manager: "before-first-apply".to_owned(), operation: Operation::Update, subresource: String::new(), ..Self::of(by, fields) }
+        Self {
+            manager: "before-first-apply".to_owned(),
+            operation: Operation::Update,
+            subresource: String::new(),
+            ..Self::of(by, fields)
+        }
     }
 
     fn read(value: &Value) -> Option<Self> {
@@ -69,8 +74,15 @@ impl Entry {
     fn write(&self) -> Value {
         let mut entry = Map::new();
         let operation = if self.operation == Operation::Apply { "Apply" } else { "Update" };
-        let texts = [("manager", self.manager.as_str()), ("operation", operation), ("apiVersion", &self.api_version), ("time", &self.time)];
-        for (key, text) in texts.into_iter().chain([("subresource", self.subresource.as_str())]).filter(|(_, text)| !text.is_empty()) {
+        let texts = [
+            ("manager", self.manager.as_str()),
+            ("operation", operation),
+            ("apiVersion", &self.api_version),
+            ("time", &self.time),
+        ];
+        for (key, text) in
+            texts.into_iter().chain([("subresource", self.subresource.as_str())]).filter(|(_, text)| !text.is_empty())
+        {
             entry.insert(key.to_owned(), json!(text));
         }
         entry.insert("fieldsType".to_owned(), json!("FieldsV1"));
@@ -86,8 +98,13 @@ impl Entry {
     }
 
     fn words(&self) -> String {
-        let through = if self.subresource.is_empty() { String::new() } else { format!(" with subresource {:?}", self.subresource) };
-        let version = if self.operation == Operation::Update { format!(" using {}", self.api_version) } else { String::new() };
+        let through = if self.subresource.is_empty() {
+            String::new()
+        } else {
+            format!(" with subresource {:?}", self.subresource)
+        };
+        let version =
+            if self.operation == Operation::Update { format!(" using {}", self.api_version) } else { String::new() };
         format!("{:?}{through}{version}", self.manager)
     }
 }
@@ -159,9 +176,12 @@ impl Entries {
         let mut surplus = self.0.iter().filter(|entry| is_update(entry)).count().saturating_sub(MAX_UPDATES);
         self.0.sort_by(|a, b| a.time.cmp(&b.time));
         while surplus > 0 {
-            let Some(place) = self.0.iter().position(|entry| is_update(entry) && entry.manager != ANCIENT) else { return };
+            let Some(place) = self.0.iter().position(|entry| is_update(entry) && entry.manager != ANCIENT) else {
+                return;
+            };
             let old = self.0.remove(place);
-            let shared = self.0.iter_mut().find(|entry| entry.manager == ANCIENT && entry.api_version == old.api_version);
+            let shared =
+                self.0.iter_mut().find(|entry| entry.manager == ANCIENT && entry.api_version == old.api_version);
             if let Some(shared) = shared {
                 shared.fields = shared.fields.union(&old.fields);
                 shared.time = old.time;
@@ -176,7 +196,8 @@ impl Entries {
     pub(super) fn write(mut self, object: &mut Value) {
         self.0.retain(|entry| !entry.fields.is_empty());
         self.0.sort_by(|a, b| {
-            let key = |entry: &Entry| (entry.operation, entry.time.clone(), entry.manager.clone(), entry.subresource.clone());
+            let key =
+                |entry: &Entry| (entry.operation, entry.time.clone(), entry.manager.clone(), entry.subresource.clone());
             key(a).cmp(&key(b))
         });
         let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };

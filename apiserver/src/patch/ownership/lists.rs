@@ -40,9 +40,12 @@ pub(crate) trait Lists {
 /// Returns the ownership of the kind's lists and maps.
 pub(crate) fn lists_of(kind: &Kind) -> Box<dyn Lists + '_> {
     let versions = kind.definition.as_ref().and_then(|definition| definition.pointer("/spec/versions")?.as_array());
-    let version = versions.and_then(|versions| versions.iter().find(|version| version["name"] == kind.version.as_str()));
+    let version =
+        versions.and_then(|versions| versions.iter().find(|version| version["name"] == kind.version.as_str()));
     match version {
-        Some(version) => Box::new(Schema { schema: &version["schema"]["openAPIV3Schema"], has_status: kind.has_status }),
+        Some(version) => {
+            Box::new(Schema { schema: &version["schema"]["openAPIV3Schema"], has_status: kind.has_status })
+        }
         None if kind.is_custom() => Box::new(Schema { schema: &Value::Null, has_status: kind.has_status }),
         None => Box::new(BuiltIn { shape: &kind.kind, kind: Some(kind) }),
     }
@@ -67,8 +70,19 @@ pub(super) struct Schema<'a> {
 }
 
 /// Fields with a free map, whose keys are data.
-const FREE_MAPS: &[&str] =
-    &["labels", "annotations", "data", "binaryData", "stringData", "matchLabels", "limits", "requests", "capacity", "hard", "used"];
+const FREE_MAPS: &[&str] = &[
+    "labels",
+    "annotations",
+    "data",
+    "binaryData",
+    "stringData",
+    "matchLabels",
+    "limits",
+    "requests",
+    "capacity",
+    "hard",
+    "used",
+];
 
 impl BuiltIn<'_> {
     fn shape(&self, path: &[&str]) -> (&str, &'static str) {
@@ -125,7 +139,9 @@ impl Schema<'_> {
     fn node(&self, path: &[&str]) -> Option<&Value> {
         path.iter().try_fold(self.schema, |node, part| match *part {
             ITEM => node.get("items"),
-            name => node.get("properties").and_then(|fields| fields.get(name)).or_else(|| node.get("additionalProperties")),
+            name => {
+                node.get("properties").and_then(|fields| fields.get(name)).or_else(|| node.get("additionalProperties"))
+            }
         })
     }
 
@@ -149,7 +165,10 @@ impl Lists for Schema<'_> {
                 keys.iter()
                     .filter_map(Value::as_str)
                     .map(|key| {
-                        let default = node.pointer(&format!("/items/properties/{}/default", key.replace('~', "~0").replace('/', "~1")));
+                        let default = node.pointer(&format!(
+                            "/items/properties/{}/default",
+                            key.replace('~', "~0").replace('/', "~1")
+                        ));
                         (key.to_owned(), default.cloned())
                     })
                     .collect(),

@@ -27,8 +27,12 @@ pub(super) const SERVERS: &[&str] = &[
 pub(super) fn merge(live: &Value, applied: &Value, lists: &dyn Lists) -> Value {
     let mut merged = join(Some(live), applied, &mut Vec::new(), lists);
     // Tools send empty server fields, such as `creationTimestamp: null`, without intent.
-    if let (Some(metadata), Some(old)) = (merged.get_mut("metadata").and_then(Value::as_object_mut), live["metadata"].as_object()) {
-        for field in SERVERS.iter().filter(|field| metadata.get(**field).is_some_and(Value::is_null)).collect::<Vec<_>>() {
+    if let (Some(metadata), Some(old)) =
+        (merged.get_mut("metadata").and_then(Value::as_object_mut), live["metadata"].as_object())
+    {
+        for field in
+            SERVERS.iter().filter(|field| metadata.get(**field).is_some_and(Value::is_null)).collect::<Vec<_>>()
+        {
             match old.get(*field) {
                 Some(value) => metadata.insert((*field).to_string(), value.clone()),
                 None => metadata.remove(*field),
@@ -54,13 +58,22 @@ fn join<'v>(live: Option<&'v Value>, applied: &'v Value, path: &mut Vec<&'v str>
             join_lists(old, new, &topology, path, lists).unwrap_or_else(|| applied.clone())
         }
         // A null over a value with separately owned parts leaves the parts untouched.
-        (Some(value), Value::Null, _) if parts(Some(value), &topology).is_some_and(|parts| !parts.is_empty()) => value.clone(),
+        (Some(value), Value::Null, _) if parts(Some(value), &topology).is_some_and(|parts| !parts.is_empty()) => {
+            value.clone()
+        }
         _ => applied.clone(),
     }
 }
 
-/// Common items get the applied order; items of only the live list keep their place between them. `None` for items without their keys.
-fn join_lists<'v>(old: &'v [Value], new: &'v [Value], topology: &Topology, path: &mut Vec<&'v str>, lists: &dyn Lists) -> Option<Value> {
+/// Common items get the applied order; items of only the live list keep their place between them. `None` for items
+/// without their keys.
+fn join_lists<'v>(
+    old: &'v [Value],
+    new: &'v [Value],
+    topology: &Topology,
+    path: &mut Vec<&'v str>,
+    lists: &dyn Lists,
+) -> Option<Value> {
     let names = |list: &[Value]| list.iter().map(|item| item_name(item, topology)).collect::<Option<Vec<String>>>();
     let (old_names, new_names) = (names(old)?, names(new)?);
     let places: BTreeMap<&String, usize> = old_names.iter().zip(0..).collect();
@@ -121,7 +134,10 @@ fn remove(value: &mut Value, before: &Set, kept: &Set, path: &mut Vec<String>, l
         }
         (Value::Array(list), Topology::Set | Topology::Keyed(_)) => {
             let found = list.len();
-            list.retain(|item| item_name(item, &topology).is_none_or(|name| before.child(&name).is_none() || kept.child(&name).is_some()));
+            list.retain(|item| {
+                item_name(item, &topology)
+                    .is_none_or(|name| before.child(&name).is_none() || kept.child(&name).is_some())
+            });
             path.push(ITEM.to_owned());
             for item in list.iter_mut() {
                 let Some(name) = item_name(item, &topology) else { continue };

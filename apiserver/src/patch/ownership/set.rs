@@ -1,4 +1,5 @@
-//! Sets of fields in the form of `fieldsV1`: a tree whose nodes are fields (`f:`), items with keys (`k:`) and values of sets (`v:`).
+//! Sets of fields in the form of `fieldsV1`: a tree whose nodes are fields (`f:`), items with keys (`k:`) and values of
+//! sets (`v:`).
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,8 @@ impl Set {
     pub(super) fn read(fields: &Value) -> Option<Self> {
         fn node(value: &Value) -> Option<Set> {
             let members = value.as_object()?;
-            let below = members.iter().filter(|(key, _)| *key != ".").map(|(key, value)| Some((key.clone(), node(value)?)));
+            let below =
+                members.iter().filter(|(key, _)| *key != ".").map(|(key, value)| Some((key.clone(), node(value)?)));
             Some(Set { own: members.is_empty() || members.contains_key("."), below: below.collect::<Option<_>>()? })
         }
         let mut set = node(fields)?;
@@ -108,7 +110,8 @@ impl Set {
 
     /// Returns the intersection of both sets.
     pub(super) fn common(&self, other: &Self) -> Self {
-        let below = self.below.iter().filter_map(|(part, set)| Some((part.clone(), set.common(other.below.get(part)?))));
+        let below =
+            self.below.iter().filter_map(|(part, set)| Some((part.clone(), set.common(other.below.get(part)?))));
         let mut common = Self { own: self.own && other.own, below: below.collect() };
         common.tidy();
         common

@@ -24,7 +24,15 @@ fn with<T>(name: &str, operation: Operation, second: i64, act: impl FnOnce(&mut 
     let schema = schema();
     let lists = Schema { schema: &schema, has_status: true };
     let time = Timestamp::from_second(second).unwrap();
-    act(&mut Manager { name, operation, subresource: None, api_version: "ex.dev/v1", time, force: false, lists: &lists })
+    act(&mut Manager {
+        name,
+        operation,
+        subresource: None,
+        api_version: "ex.dev/v1",
+        time,
+        force: false,
+        lists: &lists,
+    })
 }
 
 fn applied(live: Option<&Value>, name: &str, spec: Value) -> Result<Value, ApiError> {
@@ -60,9 +68,18 @@ fn owned(object: &Value, name: &str) -> Option<Value> {
 fn an_empty_required_field_is_owned_by_its_creator() {
     let kind = crate::kinds::builtin::kinds().into_iter().find(|kind| kind.kind == "Pod").unwrap();
     let lists = lists_of(&kind);
-    let mut by_nobody_else = json!({"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "resources": {}}]}});
+    let mut by_nobody_else =
+        json!({"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "resources": {}}]}});
     let time = Timestamp::UNIX_EPOCH;
-    let by = Manager { name: "m", operation: Operation::Update, subresource: None, api_version: "v1", time, force: false, lists: &*lists };
+    let by = Manager {
+        name: "m",
+        operation: Operation::Update,
+        subresource: None,
+        api_version: "v1",
+        time,
+        force: false,
+        lists: &*lists,
+    };
     record(None, &mut by_nobody_else, &by);
     let owned = owned(&by_nobody_else, "m").unwrap();
     assert_eq!(owned["f:spec"]["f:containers"]["k:{\"name\":\"c\"}"]["f:resources"], json!({}));
@@ -70,7 +87,8 @@ fn an_empty_required_field_is_owned_by_its_creator() {
 
 #[test]
 fn an_apply_owns_the_leaves_of_its_document() {
-    let made = applied(None, "m1", json!({"size": 3, "tags": ["t1"], "items": [{"k": "x", "v": "1"}], "plain": ["a"]})).unwrap();
+    let made = applied(None, "m1", json!({"size": 3, "tags": ["t1"], "items": [{"k": "x", "v": "1"}], "plain": ["a"]}))
+        .unwrap();
     let wanted = json!([{"manager": "m1", "operation": "Apply", "apiVersion": "ex.dev/v1", "time": "1970-01-01T00:00:01Z",
         "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:size": {}, "f:plain": {}, "f:tags": {"v:\"t1\"": {}},
             "f:items": {"k:{\"k\":\"x\"}": {".": {}, "f:k": {}, "f:v": {}}}}}}]);
@@ -80,7 +98,8 @@ fn an_apply_owns_the_leaves_of_its_document() {
 #[test]
 fn applying_the_same_again_changes_nothing() {
     let made = applied(None, "m1", json!({"size": 3, "tags": ["a", "b"]})).unwrap();
-    let again = with("m1", Operation::Apply, 99, |by| apply(Some(&made), &object(json!({"size": 3, "tags": ["a", "b"]})), by));
+    let again =
+        with("m1", Operation::Apply, 99, |by| apply(Some(&made), &object(json!({"size": 3, "tags": ["a", "b"]})), by));
     assert_eq!(again, Ok(made));
 }
 
@@ -90,7 +109,10 @@ fn changing_a_field_of_another_manager_is_a_conflict_unless_forced() {
     let failure = applied(Some(&made), "m2", json!({"size": 4})).unwrap_err();
     assert_eq!((failure.code, &*failure.reason), (409, "Conflict"));
     assert_eq!(failure.message, "Apply failed with 1 conflict: conflict with \"m1\": .spec.size");
-    assert_eq!(failure.details.causes, vec![FieldError::new("FieldManagerConflict", ".spec.size", "conflict with \"m1\"")]);
+    assert_eq!(
+        failure.details.causes,
+        vec![FieldError::new("FieldManagerConflict", ".spec.size", "conflict with \"m1\"")]
+    );
     let taken = forced(&made, "m2", json!({"size": 4}));
     assert_eq!(taken["spec"], json!({"size": 4, "color": "red"}));
     assert_eq!(owned(&taken, "m1"), Some(json!({"f:spec": {"f:color": {}}})));
@@ -106,7 +128,9 @@ fn the_same_value_is_shared() {
 
 #[test]
 fn a_field_that_is_not_applied_again_is_removed_unless_another_manager_owns_it() {
-    let made = applied(None, "m1", json!({"size": 3, "color": "red", "tags": ["a", "b"], "items": [{"k": "x"}, {"k": "y"}]})).unwrap();
+    let made =
+        applied(None, "m1", json!({"size": 3, "color": "red", "tags": ["a", "b"], "items": [{"k": "x"}, {"k": "y"}]}))
+            .unwrap();
     let shared = applied(Some(&made), "m2", json!({"tags": ["b"], "items": [{"k": "y"}]})).unwrap();
     let left = applied(Some(&shared), "m1", json!({"size": 3})).unwrap();
     assert_eq!(left["spec"], json!({"size": 3, "tags": ["b"], "items": [{"k": "y"}]}));
@@ -151,8 +175,15 @@ fn a_deployment_owns_no_maps_that_are_always_there() {
     let kind = crate::kinds::builtin::kinds().into_iter().find(|kind| kind.kind == "Deployment").unwrap();
     let lists = lists_of(&kind);
     let time = Timestamp::UNIX_EPOCH;
-    let by =
-        Manager { name: "k", operation: Operation::Update, subresource: None, api_version: "apps/v1", time, force: false, lists: &*lists };
+    let by = Manager {
+        name: "k",
+        operation: Operation::Update,
+        subresource: None,
+        api_version: "apps/v1",
+        time,
+        force: false,
+        lists: &*lists,
+    };
     record(None, &mut made, &by);
     let wanted = json!({"f:metadata": {"f:labels": {".": {}, "f:l": {}}}, "f:spec": {"f:replicas": {}, "f:selector": {},
         "f:template": {"f:metadata": {"f:labels": {".": {}, "f:a": {}}}, "f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {
@@ -225,6 +256,9 @@ fn duplicates_and_managed_fields_cannot_be_applied() {
 #[test]
 fn lists_keep_the_applied_order_around_the_items_of_others() {
     let live = applied(None, "m1", json!({"tags": ["a", "b"]})).unwrap();
-    assert_eq!(applied(Some(&live), "m2", json!({"tags": ["a", "c"]})).unwrap()["spec"]["tags"], json!(["a", "b", "c"]));
+    assert_eq!(
+        applied(Some(&live), "m2", json!({"tags": ["a", "c"]})).unwrap()["spec"]["tags"],
+        json!(["a", "b", "c"])
+    );
     assert_eq!(applied(Some(&live), "m1", json!({"tags": ["b", "a"]})).unwrap()["spec"]["tags"], json!(["b", "a"]));
 }

@@ -97,7 +97,8 @@ impl Compiler {
         let old = if rule.is_old_self_optional == Some(true) { Type::optional(own.clone()) } else { own.clone() };
         let environment = Environment::new([("self", own), ("oldSelf", old)]);
         let count = location.count.unwrap_or_else(|| declaration::max_occurrences(declared.min_bytes));
-        let Some(program) = self.expression(&environment, rule, declared, &format!("{at}.rule"), &Expected::RULE) else {
+        let Some(program) = self.expression(&environment, rule, declared, &format!("{at}.rule"), &Expected::RULE)
+        else {
             self.check_optional(rule, false, at);
             return None;
         };
@@ -136,7 +137,11 @@ impl Compiler {
                 return None;
             }
         };
-        self.report.causes.push(FieldError::new("FieldValueInvalid", field, format!("Invalid value: {}: {why}", shown(rule))));
+        self.report.causes.push(FieldError::new(
+            "FieldValueInvalid",
+            field,
+            format!("Invalid value: {}: {why}", shown(rule)),
+        ));
         None
     }
 
@@ -203,7 +208,8 @@ impl Expected {
 
 /// Returns a rule in the form of Go: all its fields, with HTML escaping.
 fn shown(rule: &Rule) -> String {
-    let text = |text: &str| json!(text).to_string().replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e");
+    let text =
+        |text: &str| json!(text).to_string().replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e");
     format!(
         "{{\"Rule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\"OptionalOldSelf\":{}}}",
         text(&rule.expression),

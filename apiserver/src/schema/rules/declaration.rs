@@ -108,7 +108,10 @@ pub(super) fn properties(node: &Node, is_resource: bool) -> BTreeMap<String, Nod
         let names = ["name", "generateName"].map(|name| (name.to_owned(), text.clone()));
         properties.insert("apiVersion".to_owned(), text.clone());
         properties.insert("kind".to_owned(), text);
-        properties.insert("metadata".to_owned(), Node { kind: Some(Kind::Object), properties: names.into(), ..Node::default() });
+        properties.insert(
+            "metadata".to_owned(),
+            Node { kind: Some(Kind::Object), properties: names.into(), ..Node::default() },
+        );
     }
     properties
 }
@@ -133,7 +136,10 @@ impl Declaration {
             Shape::List(item) => Type::list(item.kind(&format!("{name}.@idx"))),
             Shape::Map(value) => Type::map(Type::String, value.kind(&format!("{name}.@elem"))),
             Shape::Object(fields) => {
-                let fields = fields.iter().map(|(field, declared)| (field.clone(), declared.kind(&format!("{name}.{field}")))).collect();
+                let fields = fields
+                    .iter()
+                    .map(|(field, declared)| (field.clone(), declared.kind(&format!("{name}.{field}"))))
+                    .collect();
                 Type::Object(Arc::new(Object { name: name.to_owned(), fields }))
             }
         }

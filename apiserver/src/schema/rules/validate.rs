@@ -140,7 +140,8 @@ impl Validation {
     /// # Errors
     /// If computing it is too expensive.
     fn message(&mut self, ruled: &Ruled<'_>, variables: &[(&'static str, Value)]) -> Result<String, FieldError> {
-        let written = || ruled.rule.message.clone().unwrap_or_else(|| format!("failed rule: {}", ruled.rule.expression));
+        let written =
+            || ruled.rule.message.clone().unwrap_or_else(|| format!("failed rule: {}", ruled.rule.expression));
         let Some(program) = &ruled.compiled.message else { return Ok(written()) };
         let (outcome, cost) = program.evaluate(variables, CALL_LIMIT);
         if !self.pay(cost) {
@@ -155,8 +156,9 @@ impl Validation {
             }
             Err(Error::TooExpensive) => {
                 let expression = ruled.rule.message_expression.as_deref().unwrap_or_default();
-                let text =
-                    format!("no further validation rules will be run due to call cost exceeds limit for messageExpression: {expression:?}");
+                let text = format!(
+                    "no further validation rules will be run due to call cost exceeds limit for messageExpression: {expression:?}"
+                );
                 Err(ruled.failure(&text))
             }
             _ => Ok(written()),
@@ -211,10 +213,14 @@ impl Ruled<'_> {
         let subject = self.rule.message.as_deref().unwrap_or(&self.rule.expression);
         match error {
             Error::TooExpensive => {
-                format!("'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {subject}")
+                format!(
+                    "'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {subject}"
+                )
             }
             Error::Failed(text) if text.starts_with("no such overload") => {
-                format!("'{error}': call arguments did not match a supported operator, function or macro signature for rule: {subject}")
+                format!(
+                    "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {subject}"
+                )
             }
             Error::Failed(_) => format!("{error} evaluating rule: {subject}"),
         }

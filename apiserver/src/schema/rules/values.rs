@@ -15,7 +15,11 @@ use crate::schema::node::{Additional, ListType, Node, Type};
 /// Returns a value for expressions. Values of wrong types fail when used.
 pub(super) fn convert(node: &Node, value: &Json, is_resource: bool) -> Value {
     if value.is_null() {
-        return if node.is_nullable { Value::Null } else { failed("invalid data, got null for schema with nullable=false") };
+        return if node.is_nullable {
+            Value::Null
+        } else {
+            failed("invalid data, got null for schema with nullable=false")
+        };
     }
     if node.is_int_or_string {
         return match value {
@@ -45,14 +49,18 @@ fn failed(text: &str) -> Value {
 
 fn text(format: Option<&str>, text: &str) -> Value {
     match format {
-        Some("duration") => cel::duration(text).map_or_else(|| failed(&format!("Invalid duration {text}")), Value::Duration),
-        Some("date") => cel::date(text).map_or_else(|| failed(&format!("Invalid date formatted string {text}")), Value::Timestamp),
-        Some("date-time") => {
-            cel::moment(text).map_or_else(|| failed(&format!("Invalid date-time formatted string {text}")), Value::Timestamp)
+        Some("duration") => {
+            cel::duration(text).map_or_else(|| failed(&format!("Invalid duration {text}")), Value::Duration)
         }
-        Some("byte") => STANDARD
-            .decode(text)
-            .map_or_else(|_| failed(&format!("Invalid byte formatted string {text}")), |bytes| Value::Bytes(bytes.into())),
+        Some("date") => {
+            cel::date(text).map_or_else(|| failed(&format!("Invalid date formatted string {text}")), Value::Timestamp)
+        }
+        Some("date-time") => cel::moment(text)
+            .map_or_else(|| failed(&format!("Invalid date-time formatted string {text}")), Value::Timestamp),
+        Some("byte") => STANDARD.decode(text).map_or_else(
+            |_| failed(&format!("Invalid byte formatted string {text}")),
+            |bytes| Value::Bytes(bytes.into()),
+        ),
         _ => Value::text(text),
     }
 }
@@ -62,7 +70,9 @@ fn array(node: &Node, items: &[Json]) -> Value {
     let kind = match &node.list_type {
         ListType::Atomic => Items::Ordered,
         ListType::Set => Items::Set,
-        ListType::Map(keys) => Items::Keyed(keys.iter().map(|key| escape(key).unwrap_or_else(|| key.clone()).into()).collect()),
+        ListType::Map(keys) => {
+            Items::Keyed(keys.iter().map(|key| escape(key).unwrap_or_else(|| key.clone()).into()).collect())
+        }
     };
     let items = items.iter().map(|item| convert(schema, item, schema.is_embedded)).collect();
     Value::List(Arc::new(List { items, kind }))
@@ -70,7 +80,8 @@ fn array(node: &Node, items: &[Json]) -> Value {
 
 fn object(node: &Node, members: &Members<String, Json>, is_resource: bool) -> Value {
     if let (Additional::Of(values), false) = (&node.additional, is_resource) {
-        let entries = members.iter().map(|(name, member)| (name.as_str().into(), convert(values, member, values.is_embedded)));
+        let entries =
+            members.iter().map(|(name, member)| (name.as_str().into(), convert(values, member, values.is_embedded)));
         return Value::map(entries);
     }
     let properties = properties(node, is_resource);

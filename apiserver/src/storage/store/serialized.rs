@@ -21,7 +21,8 @@ pub(super) struct SerializedObject {
 }
 
 impl SerializedObject {
-    /// Stores an object as text. It is parsed again only if it is requested after all references to the parsed form were dropped.
+    /// Stores an object as text. It is parsed again only if it is requested after all references to the parsed form
+    /// were dropped.
     pub(super) fn new(stored: &Arc<Stored>) -> Self {
         let text = serde_json::to_vec(&*stored.value).expect("objects are JSON");
         // A copy, since a grown buffer keeps its capacity.

@@ -20,7 +20,9 @@ fn filled() -> (Store, u64) {
     let first = store.put(&things(), thing("a", 1), Expected::Nothing, Timestamp::UNIX_EPOCH).unwrap().revision;
     store.put(&things(), thing("b", 2), Expected::Nothing, Timestamp::UNIX_EPOCH).unwrap();
     store.put(&things(), thing("a", 3), Expected::Revision(first), Timestamp::UNIX_EPOCH).unwrap();
-    store.remove(&things(), &("default".into(), "b".into()), Expected::Revision(first + 1), Timestamp::UNIX_EPOCH).unwrap();
+    store
+        .remove(&things(), &("default".into(), "b".into()), Expected::Revision(first + 1), Timestamp::UNIX_EPOCH)
+        .unwrap();
     (store, first)
 }
 
@@ -39,7 +41,10 @@ fn past_states_are_restored_by_undoing_later_changes() {
 fn a_write_that_expects_another_state_is_refused_and_leaves_no_trace() {
     let (mut store, first) = filled();
     let before = store.revision();
-    assert_eq!(store.put(&things(), thing("a", 9), Expected::Revision(first), Timestamp::UNIX_EPOCH).unwrap_err(), Conflict);
+    assert_eq!(
+        store.put(&things(), thing("a", 9), Expected::Revision(first), Timestamp::UNIX_EPOCH).unwrap_err(),
+        Conflict
+    );
     assert_eq!(store.put(&things(), thing("a", 9), Expected::Nothing, Timestamp::UNIX_EPOCH).unwrap_err(), Conflict);
     assert_eq!(store.revision(), before);
 }
@@ -134,7 +139,13 @@ fn readers_see_only_durable_writes() {
     let seen = |store: &Store| {
         let (revision, list) = store.visible_list(&things(), None);
         let one = store.visible(&things(), &a).map(|stored| stored.value["spec"]["size"].clone());
-        (revision, sizes(&list), one, store.visible(&things(), &c).is_some(), store.changes_after(&things(), visible, 9).unwrap().len())
+        (
+            revision,
+            sizes(&list),
+            one,
+            store.visible(&things(), &c).is_some(),
+            store.changes_after(&things(), visible, 9).unwrap().len(),
+        )
     };
     let before = (visible, vec![3], Some(json!(3)), false, 0);
     assert_eq!(seen(&store), before);

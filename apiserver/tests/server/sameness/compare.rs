@@ -39,7 +39,10 @@ impl Verdicts {
 
     fn excuse(&mut self, case: &Case, path: &str, direction: Direction) -> bool {
         let name = format!("{}: {}", case.topic, case.name);
-        let places = DIFFERENCES.iter().filter(|difference| difference.direction == direction).flat_map(|difference| difference.places);
+        let places = DIFFERENCES
+            .iter()
+            .filter(|difference| difference.direction == direction)
+            .flat_map(|difference| difference.places);
         let fitting: Vec<_> = places.filter(|(case, at)| matches(case, &name) && matches(at, path)).copied().collect();
         self.used.extend(&fitting);
         !fitting.is_empty()
@@ -59,7 +62,12 @@ pub(crate) fn compare(verdicts: &mut Verdicts, case: &Case, real: &[Value], ours
                 continue;
             }
             let ask = step.ask.as_deref().unwrap_or("look");
-            let _ = writeln!(found, "  {ask}\n    {path} ({direction:?})\n      real: {}\n      ours: {}", shown(&real), shown(&ours));
+            let _ = writeln!(
+                found,
+                "  {ask}\n    {path} ({direction:?})\n      real: {}\n      ours: {}",
+                shown(&real),
+                shown(&ours)
+            );
         }
     }
     match (found.is_empty(), excused) {
@@ -90,7 +98,11 @@ fn differences(path: &str, real: &Value, ours: &Value) -> Vec<(String, Value, Va
             names.dedup();
             let nothing = Value::String("(nothing)".to_owned());
             let below = names.into_iter().flat_map(|name| {
-                differences(&format!("{path}/{name}"), real.get(name).unwrap_or(&nothing), ours.get(name).unwrap_or(&nothing))
+                differences(
+                    &format!("{path}/{name}"),
+                    real.get(name).unwrap_or(&nothing),
+                    ours.get(name).unwrap_or(&nothing),
+                )
             });
             below.collect()
         }
@@ -114,8 +126,8 @@ fn shown(value: &Value) -> String {
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
-        Some((start, rest)) => text
-            .strip_prefix(start)
-            .is_some_and(|text| (0..=text.len()).any(|skip| text.is_char_boundary(skip) && matches(rest, &text[skip..]))),
+        Some((start, rest)) => text.strip_prefix(start).is_some_and(|text| {
+            (0..=text.len()).any(|skip| text.is_char_boundary(skip) && matches(rest, &text[skip..]))
+        }),
     }
 }

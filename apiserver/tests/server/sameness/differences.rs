@@ -17,14 +17,20 @@ pub(crate) struct Difference {
     pub(crate) direction: Direction,
     /// The reason, also listed in `docs/apiserver-differences.md`.
     pub(crate) reason: &'static str,
-    /// The cases, by topic and name, and the places in their answers: the number of the step and a path. `*` matches any text.
+    /// The cases, by topic and name, and the places in their answers: the number of the step and a path. `*` matches
+    /// any text.
     pub(crate) places: &'static [(&'static str, &'static str)],
 }
 
-/// The bodies that may differ as a whole, with the reason why no part of them can be named. No other place may include a whole body.
+/// The bodies that may differ as a whole, with the reason why no part of them can be named. No other place may include
+/// a whole body.
 pub(crate) const WHOLE_BODIES: &[(&str, &str, &str)] = &[
     ("paths: health, version and other paths", "5/body", "It is a text that lists the checks of the program."),
-    ("watches: a watch from an expired revision ends with an error", "2/body", "It has one event here and none on the real server."),
+    (
+        "watches: a watch from an expired revision ends with an error",
+        "2/body",
+        "It has one event here and none on the real server.",
+    ),
 ];
 
 /// All allowed differences. An unused one fails the test.
@@ -71,24 +77,66 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
             ("deletions: pods without a node are removed immediately", "4/body/spec/serviceAccount*"),
             ("deletions: pods without a node are removed immediately", "5/body/spec/serviceAccount*"),
             ("deletions: pods are marked as terminating before they are removed", "1/body/spec/serviceAccount*"),
-            ("deletions: pods are marked as terminating before they are removed", "4/lines/0/object/spec/serviceAccount*"),
-            ("deletions: pods are marked as terminating before they are removed", "4/lines/1/object/spec/serviceAccount*"),
+            (
+                "deletions: pods are marked as terminating before they are removed",
+                "4/lines/0/object/spec/serviceAccount*",
+            ),
+            (
+                "deletions: pods are marked as terminating before they are removed",
+                "4/lines/1/object/spec/serviceAccount*",
+            ),
             ("deletions: pods are marked as terminating before they are removed", "5/body/spec/serviceAccount*"),
-            ("deletions: pods are marked as terminating before they are removed", "7/lines/0/object/spec/serviceAccount*"),
-            ("deletions: pods are marked as terminating before they are removed", "7/lines/1/object/spec/serviceAccount*"),
-            ("deletions: pods are marked as terminating before they are removed", "7/lines/2/object/spec/serviceAccount*"),
-            ("deletions: pods are marked as terminating before they are removed", "11/lines/0/object/spec/serviceAccount*"),
-            ("deletions: pods are marked as terminating before they are removed", "11/lines/1/object/spec/serviceAccount*"),
-            ("deletions: pods are marked as terminating before they are removed", "11/lines/2/object/spec/serviceAccount*"),
+            (
+                "deletions: pods are marked as terminating before they are removed",
+                "7/lines/0/object/spec/serviceAccount*",
+            ),
+            (
+                "deletions: pods are marked as terminating before they are removed",
+                "7/lines/1/object/spec/serviceAccount*",
+            ),
+            (
+                "deletions: pods are marked as terminating before they are removed",
+                "7/lines/2/object/spec/serviceAccount*",
+            ),
+            (
+                "deletions: pods are marked as terminating before they are removed",
+                "11/lines/0/object/spec/serviceAccount*",
+            ),
+            (
+                "deletions: pods are marked as terminating before they are removed",
+                "11/lines/1/object/spec/serviceAccount*",
+            ),
+            (
+                "deletions: pods are marked as terminating before they are removed",
+                "11/lines/2/object/spec/serviceAccount*",
+            ),
             ("first: built-in kinds", "14/body/spec/serviceAccount*"),
             ("first: built-in kinds", "15/body/spec/serviceAccount*"),
             ("first: built-in kinds", "16/body/spec/serviceAccount*"),
-            ("strategic-patches: ports of services are merged by port and conditions by type", "6/body/spec/serviceAccount*"),
-            ("strategic-patches: ports of services are merged by port and conditions by type", "7/body/spec/serviceAccount*"),
-            ("strategic-patches: ports of services are merged by port and conditions by type", "8/body/spec/serviceAccount*"),
-            ("strategic-patches: ports of services are merged by port and conditions by type", "9/body/spec/serviceAccount*"),
-            ("strategic-patches: ports of services are merged by port and conditions by type", "11/body/spec/serviceAccount*"),
-            ("strategic-patches: ports of services are merged by port and conditions by type", "12/body/spec/serviceAccount*"),
+            (
+                "strategic-patches: ports of services are merged by port and conditions by type",
+                "6/body/spec/serviceAccount*",
+            ),
+            (
+                "strategic-patches: ports of services are merged by port and conditions by type",
+                "7/body/spec/serviceAccount*",
+            ),
+            (
+                "strategic-patches: ports of services are merged by port and conditions by type",
+                "8/body/spec/serviceAccount*",
+            ),
+            (
+                "strategic-patches: ports of services are merged by port and conditions by type",
+                "9/body/spec/serviceAccount*",
+            ),
+            (
+                "strategic-patches: ports of services are merged by port and conditions by type",
+                "11/body/spec/serviceAccount*",
+            ),
+            (
+                "strategic-patches: ports of services are merged by port and conditions by type",
+                "12/body/spec/serviceAccount*",
+            ),
             ("writes: unknown fields of built-in kinds too", "3/body/spec/serviceAccount*"),
             ("writes: unknown fields of built-in kinds too", "9/body/spec/serviceAccount*"),
         ],
@@ -235,7 +283,10 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     Difference {
         direction: Direction::AnswersOtherwise,
         reason: "Answers are never protobuf.",
-        places: &[("reading: only some media types are served", "5/body/kind"), ("reading: only some media types are served", "5/type/0")],
+        places: &[
+            ("reading: only some media types are served", "5/body/kind"),
+            ("reading: only some media types are served", "5/type/0"),
+        ],
     },
     Difference {
         direction: Direction::AnswersOtherwise,

@@ -7,8 +7,8 @@ use crate::differ::case::Step;
 
 /// Returns the direction of the differences in the answers to the last of some steps.
 ///
-/// A refusal of a valid request is another answer only if the request is for an object that the same case has created before: the embedded
-/// server has removed it sooner. Any other 404 may mean that a path or a kind is not served.
+/// A refusal of a valid request is another answer only if the request is for an object that the same case has created
+/// before: the embedded server has removed it sooner. Any other 404 may mean that a path or a kind is not served.
 pub(crate) fn direction(steps: &[Step], real: &Value, answers: &[Value]) -> Direction {
     let is_refused = |answer: &Value| answer["status"].as_u64().is_some_and(|status| status >= 400);
     let Some((step, earlier)) = steps.split_last() else { return Direction::AnswersOtherwise };
@@ -25,12 +25,17 @@ pub(crate) fn direction(steps: &[Step], real: &Value, answers: &[Value]) -> Dire
 /// Tells whether an answer says that the object at a path does not exist.
 fn is_gone(path: &str, answer: &Value) -> bool {
     let name = path.rsplit('/').next();
-    answer["status"] == 404 && answer["body"]["reason"] == "NotFound" && answer["body"]["details"]["name"].as_str() == name
+    answer["status"] == 404
+        && answer["body"]["reason"] == "NotFound"
+        && answer["body"]["details"]["name"].as_str() == name
 }
 
 /// Tells whether one of some steps has created the object at a path.
 fn was_created(path: &str, steps: &[Step], answers: &[Value]) -> bool {
-    steps.iter().zip(answers).any(|(step, answer)| answer["status"] == 201 && created_path(step).as_deref() == Some(path))
+    steps
+        .iter()
+        .zip(answers)
+        .any(|(step, answer)| answer["status"] == 201 && created_path(step).as_deref() == Some(path))
 }
 
 /// Returns the path of the object that a step creates; `None` if it stores none, or the server chooses its name.
@@ -106,7 +111,9 @@ mod tests {
         let created = [(step("POST pods", named("a")), 201)];
         let no_page = json!({"status": 404, "body": "404 page not found\n"});
         let no_resource = json!({"status": 404, "body": {"kind": "Status", "reason": "NotFound", "details": {}}});
-        for answer in [no_page, no_resource.clone(), not_found("b"), json!({"status": 409, "body": not_found("a")["body"]})] {
+        for answer in
+            [no_page, no_resource.clone(), not_found("b"), json!({"status": 409, "body": not_found("a")["body"]})]
+        {
             assert_eq!(of(&created, "DELETE pods/a", answer.clone()), Direction::RefusesValid, "{answer}");
         }
         assert_eq!(of(&created, "GET pods/a/status", not_found("a")), Direction::RefusesValid, "a subresource");

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use futures::StreamExt as _;
 use inotify::{EventMask, EventOwned, Inotify, WatchDescriptor, WatchMask, Watches};
-use notify::event::{AccessKind, AccessMode, CreateKind, DataChange, Flag, MetadataKind, ModifyKind, RemoveKind, RenameMode};
+use notify::event::{
+    AccessKind, AccessMode, CreateKind, DataChange, Flag, MetadataKind, ModifyKind, RemoveKind, RenameMode,
+};
 use notify::{Event, EventKind};
 use parking_lot::Mutex;
 
@@ -55,7 +57,8 @@ impl Watcher {
 
     /// Watches a directory, too.
     pub(crate) fn watch(&mut self, path: &Path, detail: Detail) -> notify::Result<()> {
-        let names = WatchMask::CREATE | WatchMask::DELETE | WatchMask::MOVED_FROM | WatchMask::MOVED_TO | WatchMask::ATTRIB;
+        let names =
+            WatchMask::CREATE | WatchMask::DELETE | WatchMask::MOVED_FROM | WatchMask::MOVED_TO | WatchMask::ATTRIB;
         let itself = WatchMask::DELETE_SELF | WatchMask::MOVE_SELF;
         let contents = match detail {
             Detail::Names => WatchMask::empty(),

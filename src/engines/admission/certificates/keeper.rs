@@ -1,4 +1,5 @@
-//! Keeps the certificate of a server valid: follows the files of a given one, and replaces a made one before it expires.
+//! Keeps the certificate of a server valid: follows the files of a given one, and replaces a made one before it
+//! expires.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -149,7 +150,12 @@ impl Source {
 }
 
 /// Takes over the certificates in the Secret, and writes renewed ones into it, or all if it is gone.
-async fn synchronize(store: &Store, made: &mut Made, names: &[String], now: Timestamp) -> Result<Timestamp, CertificateProblem> {
+async fn synchronize(
+    store: &Store,
+    made: &mut Made,
+    names: &[String],
+    now: Timestamp,
+) -> Result<Timestamp, CertificateProblem> {
     for _ in 0..ATTEMPTS {
         let found = store.get().await?;
         let stored = found.as_ref().map(store::read);

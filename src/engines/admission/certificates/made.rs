@@ -7,8 +7,8 @@
 //!                                         its first certificate
 //! ```
 //!
-//! A certificate is replaced under the same authority, which clients do not notice. An authority is replaced long before it expires, and
-//! signs nothing before the API server knows it.
+//! A certificate is replaced under the same authority, which clients do not notice. An authority is replaced long
+//! before it expires, and signs nothing before the API server knows it.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -45,7 +45,8 @@ pub(super) struct Made {
 pub(super) struct Age {
     /// The validities of the authorities, the newest first.
     pub(super) authorities: Vec<Validity>,
-    /// The validity of the served certificate; `None` if it cannot be used: there is none, or the authorities or the names are others.
+    /// The validity of the served certificate; `None` if it cannot be used: there is none, or the authorities or the
+    /// names are others.
     pub(super) served: Option<Validity>,
 }
 
@@ -119,7 +120,8 @@ impl Made {
     fn age(&self, names: &[String], now: Timestamp) -> Age {
         let authorities = self.authorities.iter().filter_map(|authority| authority.validity().ok()).collect();
         let (bundle, served) = (self.bundle(), self.served.as_ref());
-        let served = served.filter(|served| served.is_pair() && names.iter().all(|name| served.is_trusted(&bundle, name, now)));
+        let served =
+            served.filter(|served| served.is_pair() && names.iter().all(|name| served.is_trusted(&bundle, name, now)));
         Age { authorities, served: served.and_then(|served| served.validity().ok()) }
     }
 
@@ -225,7 +227,8 @@ mod tests {
         let mut mixed = Made { authorities: other.authorities.clone(), served: first.served.clone() };
         mixed.renew(&names("a.b"), at(0)).unwrap();
         assert_ne!(mixed.served, first.served);
-        let mut broken = Made { authorities: vec![Certificate { chain: "nonsense".into(), key: String::new() }], served: None };
+        let mut broken =
+            Made { authorities: vec![Certificate { chain: "nonsense".into(), key: String::new() }], served: None };
         broken.renew(&names("a.b"), at(0)).unwrap();
         assert_eq!(broken.authorities.len(), 1);
     }

@@ -31,7 +31,9 @@ pub enum CertificateProblem {
     #[error(transparent)]
     Certificate(#[from] CertificateError),
     /// The Secret may not be used.
-    #[error("no permission to {verb} the Secret {namespace}/{name}: the verbs get, create and update are needed for it")]
+    #[error(
+        "no permission to {verb} the Secret {namespace}/{name}: the verbs get, create and update are needed for it"
+    )]
     Forbidden {
         /// The verb of the refused request.
         verb: &'static str,
@@ -67,7 +69,8 @@ pub enum CertificateProblem {
 }
 
 impl ServerCertificate {
-    /// Reads a certificate and its authorities. Without authorities in the settings, the certificate is its own authority.
+    /// Reads a certificate and its authorities. Without authorities in the settings, the certificate is its own
+    /// authority.
     ///
     /// # Errors
     /// If a file cannot be read or used.
@@ -75,7 +78,9 @@ impl ServerCertificate {
         let certificate = Certificate::read_encrypted(chain, key, settings.certificate.password.as_deref())?;
         let authorities = match (&settings.certificate.cadata, &settings.certificate.cafile) {
             (Some(data), _) => data.clone(),
-            (None, Some(file)) => std::fs::read_to_string(file).map_err(|error| CertificateProblem::File(file.clone(), error))?,
+            (None, Some(file)) => {
+                std::fs::read_to_string(file).map_err(|error| CertificateProblem::File(file.clone(), error))?
+            }
             (None, None) => certificate.chain.clone(),
         };
         Ok(Self { certificate, authorities: Some(authorities) })
@@ -94,8 +99,8 @@ pub(super) fn items(text: &str) -> Vec<String> {
     text.split(BEGIN).skip(1).map(item).collect()
 }
 
-/// Returns the stages of the replacement of a certificate. First the API server gets the new authorities besides the old ones, then the
-/// server presents the new certificate, and then the old authorities are removed.
+/// Returns the stages of the replacement of a certificate. First the API server gets the new authorities besides the
+/// old ones, then the server presents the new certificate, and then the old authorities are removed.
 pub(super) fn stages(old: &ServerCertificate, new: ServerCertificate) -> Vec<ServerCertificate> {
     let (Some(before), Some(after)) = (&old.authorities, &new.authorities) else { return vec![new] };
     let after = items(after);
@@ -121,7 +126,8 @@ pub fn hosts(settings: &AdmissionServer, host: &str) -> Vec<String> {
     hosts
 }
 
-/// Returns the names of a certificate: a host name first, since it becomes the common name. No client connects to unspecified addresses.
+/// Returns the names of a certificate: a host name first, since it becomes the common name. No client connects to
+/// unspecified addresses.
 pub fn names(hosts: &[String]) -> Vec<String> {
     let is_usable = |host: &&String| host.parse::<IpAddr>().map_or(true, |address| !address.is_unspecified());
     let (mut names, addresses): (Vec<String>, Vec<String>) =

@@ -46,7 +46,8 @@ impl Store {
         self.objects.get(place).await.map_err(|error| self.failed("get", error))
     }
 
-    /// Writes made certificates into the Secret as it was read. Returns false if another client has written it meanwhile.
+    /// Writes made certificates into the Secret as it was read. Returns false if another client has written it
+    /// meanwhile.
     pub(super) async fn put(&self, found: Option<Value>, made: &Made) -> Result<bool, CertificateProblem> {
         let (verb, written) = match found {
             Some(found) => ("update", self.objects.update(&self.resource, &with_data(found, made)).await),
@@ -90,7 +91,8 @@ impl Store {
 fn with_data(mut secret: Value, made: &Made) -> Value {
     let served = made.served.clone().unwrap_or_else(|| Certificate { chain: String::new(), key: String::new() });
     let keys: String = made.authorities.iter().map(|authority| authority.key.as_str()).collect();
-    let texts = [(SERVED[0], served.chain), (SERVED[1], served.key), (AUTHORITIES[0], made.bundle()), (AUTHORITIES[1], keys)];
+    let texts =
+        [(SERVED[0], served.chain), (SERVED[1], served.key), (AUTHORITIES[0], made.bundle()), (AUTHORITIES[1], keys)];
     let texts = texts.map(|(key, text)| (key, STANDARD.encode(text)));
     if !secret["data"].is_object() {
         secret["data"] = json!({});

@@ -22,7 +22,8 @@ impl Definitions {
     /// If the API server refuses a request. Other failures are logged, and the request is repeated.
     pub async fn run(self, stop: Stop) -> Result<(), ConfigurationError> {
         let Self { mut upkeep, unwritten } = self;
-        let mut running = Running { stop: &stop, tasks: FuturesUnordered::new(), stops: BTreeMap::new(), taken: BTreeSet::new() };
+        let mut running =
+            Running { stop: &stop, tasks: FuturesUnordered::new(), stops: BTreeMap::new(), taken: BTreeSet::new() };
         // Held until the first kinds are known; their tasks hold it then.
         let mut unwritten = Some(unwritten);
         loop {

@@ -99,7 +99,9 @@ impl Managed<'_> {
     /// Returns the patch at the end of the operator; `None` if everything stays.
     pub(super) fn last_patch(&self, declared: &Declared<'_>) -> Option<Value> {
         match self {
-            Self::Configuration(configurations, kind) => Some(webhooks(configurations, *kind, declared, |webhook| webhook.is_persistent)),
+            Self::Configuration(configurations, kind) => {
+                Some(webhooks(configurations, *kind, declared, |webhook| webhook.is_persistent))
+            }
             Self::Definition { .. } => None,
         }
     }
@@ -129,7 +131,12 @@ impl Managed<'_> {
     }
 }
 
-fn webhooks(configurations: &Configurations, kind: ConfigurationKind, declared: &Declared<'_>, is_included: fn(&Webhook) -> bool) -> Value {
+fn webhooks(
+    configurations: &Configurations,
+    kind: ConfigurationKind,
+    declared: &Declared<'_>,
+    is_included: fn(&Webhook) -> bool,
+) -> Value {
     let situation = Situation {
         managed: &configurations.managed,
         naming: configurations.naming,

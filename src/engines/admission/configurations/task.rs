@@ -27,8 +27,8 @@ use crate::engines::admission::reviewer::{ReviewRevision, WebhookKinds};
 use crate::kit::{Backoff, Stop};
 use crate::object::Resource;
 
-/// Pauses in seconds between repairs that follow each other. Two operators that write the same configuration would otherwise overwrite each
-/// other without a pause.
+/// Pauses in seconds between repairs that follow each other. Two operators that write the same configuration would
+/// otherwise overwrite each other without a pause.
 const REPAIR_PAUSES: [u64; 6] = [0, 1, 5, 15, 30, 60];
 
 /// Repairs with a longer distance than this have different causes.
@@ -76,7 +76,12 @@ enum Event {
 }
 
 impl<'a> Task<'a> {
-    pub(super) fn new(managed: Managed<'a>, upkeep: &'a Upkeep, unwritten: Arc<dyn Any + Send + Sync>, stop: Stop) -> Self {
+    pub(super) fn new(
+        managed: Managed<'a>,
+        upkeep: &'a Upkeep,
+        unwritten: Arc<dyn Any + Send + Sync>,
+        stop: Stop,
+    ) -> Self {
         Self {
             managed,
             objects: ObjectClient::new(upkeep.client.clone(), &upkeep.operator),
@@ -148,7 +153,8 @@ impl<'a> Task<'a> {
 
     /// Demands a patch if the webhooks have changed. A pause after a failure is not cut short by that.
     fn revise(&mut self) {
-        let is_written = self.wanted().is_none_or(|wanted| self.written.as_ref().is_some_and(|written| written.wanted == wanted));
+        let is_written =
+            self.wanted().is_none_or(|wanted| self.written.as_ref().is_some_and(|written| written.wanted == wanted));
         if !is_written {
             self.due_at.get_or_insert_with(Instant::now);
         }
@@ -208,7 +214,11 @@ impl<'a> Task<'a> {
             }
             Err((verb, error)) if is_final(&error) => Err(self.refused(verb, error)),
             Err((verb, error)) => {
-                let delay = self.failures.next_or_last().unwrap_or(MIN_ERROR_DELAY).max(error.retry_after().unwrap_or_default());
+                let delay = self
+                    .failures
+                    .next_or_last()
+                    .unwrap_or(MIN_ERROR_DELAY)
+                    .max(error.retry_after().unwrap_or_default());
                 self.due_at = Some(Instant::now() + delay);
                 let (title, error, seconds) = (self.title(), error.chain(), delay.as_secs_f64());
                 warn!(target: "kopfd::admission", "Failed to {verb} the {title}, will retry in {seconds} seconds: {error}");
@@ -233,7 +243,8 @@ impl<'a> Task<'a> {
             (patched, _) => patched,
         };
         let object = patched.map_err(|error| ("patch", error))?;
-        let version = object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let version =
+            object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
         let stored = self.managed.stored(&object);
         let (title, webhooks) = (self.title(), self.managed.webhooks(&stored));
         info!(target: "kopfd::admission", webhooks, "The {title} is written.");

@@ -1,4 +1,5 @@
-//! Conversion reviews: every object of a review is converted by the operator's function, several of them at the same time.
+//! Conversion reviews: every object of a review is converted by the operator's function, several of them at the same
+//! time.
 
 use std::sync::Arc;
 
@@ -34,7 +35,8 @@ impl Reviewer {
         }
         let objects = std::mem::take(&mut request.objects);
         let (count, wanted) = (objects.len(), Arc::clone(&request.wanted));
-        let calls = objects.into_iter().map(|object| self.convert_object(revision, handler, object, Arc::clone(&wanted)));
+        let calls =
+            objects.into_iter().map(|object| self.convert_object(revision, handler, object, Arc::clone(&wanted)));
         let converted: Result<Vec<Value>, String> = stream::iter(calls).buffered(CALLS).try_collect().await;
         let failure = converted.as_ref().err().map(String::as_str);
         self.events.emit(&EngineEvent::Converted { handler, wanted: &wanted, objects: count, failure });
@@ -42,22 +44,33 @@ impl Reviewer {
     }
 
     /// Converts one object. The error is a sentence about the object.
-    async fn convert_object(&self, revision: &ReviewRevision, handler: &Handler, object: Value, wanted: Arc<str>) -> Result<Value, String> {
+    async fn convert_object(
+        &self,
+        revision: &ReviewRevision,
+        handler: &Handler,
+        object: Value,
+        wanted: Arc<str>,
+    ) -> Result<Value, String> {
         let title = title(&object, &wanted);
         let mut chain = Chain::begin(object, wanted).map_err(|error| format!("{title}: {error}"))?;
         let key = ObjectKey::of(chain.original());
-        let kind = self.kind(handler, chain.original()).ok_or_else(|| format!("{title}: the operator does not convert this kind"))?;
+        let kind = self
+            .kind(handler, chain.original())
+            .ok_or_else(|| format!("{title}: the operator does not convert this kind"))?;
         let span = object_span(&kind, key.namespace.as_deref(), &key.name, &key.uid);
         async {
             while let Some(body) = chain.next() {
                 let kind = Arc::new(Resource { version: version_of(body).to_owned(), ..Resource::clone(&kind) });
-                let subject = Subject::Conversion { resource: kind, body: body.clone(), version: Arc::clone(chain.wanted()) };
+                let subject =
+                    Subject::Conversion { resource: kind, body: body.clone(), version: Arc::clone(chain.wanted()) };
                 let body = body.clone();
                 let taken = self.call_once(revision, handler, &body, subject).await.and_then(|returned| {
                     chain.take(returned).map_err(|error| {
                         let text = error.to_string();
-                        self.events
-                            .log_message(&Message::error(format!("{} failed: {text}. The object is not converted.", handler.title())));
+                        self.events.log_message(&Message::error(format!(
+                            "{} failed: {text}. The object is not converted.",
+                            handler.title()
+                        )));
                         text
                     })
                 });
@@ -104,8 +117,10 @@ impl Reviewer {
     /// Returns the kind of an object, if the function is declared for it.
     fn kind(&self, handler: &Handler, body: &Body) -> Option<Arc<Resource>> {
         let kinds = self.kinds.borrow().clone()?;
-        let group = body["apiVersion"].as_str().and_then(|version| version.rsplit_once('/')).map_or("", |(group, _)| group);
-        let is_kind = |kind: &&Arc<Resource>| kind.group == group && body["kind"] == kind.kind.as_str() && handler.concerns(kind);
+        let group =
+            body["apiVersion"].as_str().and_then(|version| version.rsplit_once('/')).map_or("", |(group, _)| group);
+        let is_kind =
+            |kind: &&Arc<Resource>| kind.group == group && body["kind"] == kind.kind.as_str() && handler.concerns(kind);
         kinds.iter().find(is_kind).cloned()
     }
 }

@@ -23,7 +23,9 @@ struct Neighbours;
 
 impl Scripts for Neighbours {
     fn call<'a>(&'a self, _: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
-        let Subject::Conversion { body, version, resource } = call.subject else { panic!("only conversions are called") };
+        let Subject::Conversion { body, version, resource } = call.subject else {
+            panic!("only conversions are called")
+        };
         let number = |version: &str| version.rsplit_once('v').unwrap().1.parse::<i64>().unwrap();
         let (from, to) = (number(body["apiVersion"].as_str().unwrap()), number(&version));
         assert_eq!(resource.version, format!("v{from}"), "the kind has the version of the object");
@@ -58,14 +60,28 @@ impl World {
     fn new() -> Self {
         let kind = |plural: &str, kind: &str| {
             let (group, version) = ("a.io".into(), "v1".into());
-            Arc::new(Resource { group, version, plural: plural.into(), kind: kind.into(), preferred: true, ..Resource::default() })
+            Arc::new(Resource {
+                group,
+                version,
+                plural: plural.into(),
+                kind: kind.into(),
+                preferred: true,
+                ..Resource::default()
+            })
         };
         let kinds: WebhookKinds = Some(Arc::new(BTreeSet::from([kind("things", "Thing"), kind("others", "Other")])));
         let (kinds, metrics) = (watch::Sender::new(kinds), Metrics::default());
-        let handler = Handler { selectors: vec![Selector::parse("things.a.io").unwrap()], ..Handler::simple("convert", On::Conversion) };
+        let handler = Handler {
+            selectors: vec![Selector::parse("things.a.io").unwrap()],
+            ..Handler::simple("convert", On::Conversion)
+        };
         let reviewer = Reviewer::new(ReviewerParts {
             operator: "demo".into(),
-            revision: ReviewRevision { scripts: Arc::new(Neighbours), webhooks: Vec::new(), conversions: vec![handler] },
+            revision: ReviewRevision {
+                scripts: Arc::new(Neighbours),
+                webhooks: Vec::new(),
+                conversions: vec![handler],
+            },
             kinds: kinds.subscribe(),
             watched: Arc::new(NothingWatched),
             clock: Clock::system(),
@@ -83,9 +99,13 @@ impl World {
 
     /// Returns the response to a review that is answered.
     async fn converted(&self, wanted: &str, objects: &[Value]) -> Value {
-        let reviewed = self.review("convert", json!({"uid": "r", "desiredAPIVersion": wanted, "objects": objects})).await;
+        let reviewed =
+            self.review("convert", json!({"uid": "r", "desiredAPIVersion": wanted, "objects": objects})).await;
         let ReviewedBody::Review(review) = reviewed.body else { panic!("{reviewed:?}") };
-        assert_eq!((reviewed.status, &review["kind"], &review["response"]["uid"]), (200, &json!("ConversionReview"), &json!("r")));
+        assert_eq!(
+            (reviewed.status, &review["kind"], &review["response"]["uid"]),
+            (200, &json!("ConversionReview"), &json!("r"))
+        );
         review["response"].clone()
     }
 
@@ -155,10 +175,15 @@ async fn what_is_no_conversion_review_for_a_known_function_is_refused() {
     assert_eq!(world.review("other", request.clone()).await.status, 404);
     assert_eq!(world.review("convert", json!({"uid": "r"})).await.status, 400);
     let admission = json!({"kind": "AdmissionReview", "request": {"uid": "r"}});
-    assert_eq!(world.reviewer.review(Some("convert"), admission, RequestPeer::default()).await.status, 404, "it would be allowed");
+    assert_eq!(
+        world.reviewer.review(Some("convert"), admission, RequestPeer::default()).await.status,
+        404,
+        "it would be allowed"
+    );
     let review = json!({"kind": "ConversionReview", "request": request});
     assert_eq!(world.reviewer.review(None, review, RequestPeer::default()).await.status, 404);
     world.kinds.send_replace(None);
-    let unknown = world.review("convert", json!({"uid": "r", "desiredAPIVersion": "a.io/v2", "objects": [thing("a", 1)]})).await;
+    let unknown =
+        world.review("convert", json!({"uid": "r", "desiredAPIVersion": "a.io/v2", "objects": [thing("a", 1)]})).await;
     assert_eq!(unknown.status, 503, "the kinds are not known yet");
 }

@@ -113,7 +113,8 @@ async fn receive(stream: &mut TlsStream<TcpStream>) -> Option<(String, Vec<u8>)>
     loop {
         if let Some(end) = received.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
             let head = String::from_utf8_lossy(&received[..end]).into_owned();
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok()).unwrap_or(0);
+            let length =
+                head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok()).unwrap_or(0);
             if received.len() >= end + 4 + length {
                 return Some((head, received.split_off(end + 4)));
             }
@@ -130,8 +131,9 @@ async fn serve(stream: &mut TlsStream<TcpStream>, busy: &AtomicUsize) {
     while let Some((head, body)) = receive(stream).await {
         let path = head.split(' ').nth(1).unwrap_or_default();
         let path = path.split('?').next().unwrap_or_default().to_owned();
-        let ok =
-            |length: usize, more: &str| format!("HTTP/1.1 200 OK\r\nX-Twice: 1\r\nX-Twice: 2\r\nContent-Length: {length}\r\n{more}\r\n");
+        let ok = |length: usize, more: &str| {
+            format!("HTTP/1.1 200 OK\r\nX-Twice: 1\r\nX-Twice: 2\r\nContent-Length: {length}\r\n{more}\r\n")
+        };
         let answered = match path.as_str() {
             "/echo" => {
                 let body = [head.as_bytes(), b"\r\n\r\n", &body].concat();

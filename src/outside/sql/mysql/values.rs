@@ -27,7 +27,8 @@ pub(super) fn param(value: &SqlValue) -> Value {
     }
 }
 
-/// Returns the value of a column. A column of the type `TIMESTAMP` is a moment, and all other dates and times are texts.
+/// Returns the value of a column. A column of the type `TIMESTAMP` is a moment, and all other dates and times are
+/// texts.
 pub(super) fn value(value: Value, column: &Column) -> SqlValue {
     match value {
         Value::NULL => SqlValue::Null,
@@ -45,7 +46,9 @@ pub(super) fn value(value: Value, column: &Column) -> SqlValue {
             let text = format!("{date}T{hour:02}:{minute:02}:{second:02}{fraction}");
             let moment = || TimeZone::UTC.to_timestamp(text.parse::<DateTime>().ok()?).ok();
             match column.column_type() {
-                ColumnType::MYSQL_TYPE_TIMESTAMP => moment().map_or_else(|| SqlValue::Text(text.clone()), SqlValue::Time),
+                ColumnType::MYSQL_TYPE_TIMESTAMP => {
+                    moment().map_or_else(|| SqlValue::Text(text.clone()), SqlValue::Time)
+                }
                 _ => SqlValue::Text(text),
             }
         }

@@ -18,9 +18,12 @@ pub(super) fn text(bytes: &[u8]) -> Option<String> {
         _ => {}
     }
     // The digit of a place; the place 0 is that before the point.
-    let digit = |place: i32| usize::try_from(weight - place).ok().and_then(|index| digits.get(index)).copied().unwrap_or(0);
+    let digit =
+        |place: i32| usize::try_from(weight - place).ok().and_then(|index| digits.get(index)).copied().unwrap_or(0);
     let mut text = if sign == NEGATIVE { "-".to_owned() } else { String::new() };
-    let joined = |places: &mut dyn Iterator<Item = i32>| places.map(|place| format!("{:04}", digit(place))).collect::<Vec<_>>().concat();
+    let joined = |places: &mut dyn Iterator<Item = i32>| {
+        places.map(|place| format!("{:04}", digit(place))).collect::<Vec<_>>().concat()
+    };
     let whole = joined(&mut (0..=weight.max(0)).rev());
     let whole = whole.trim_start_matches('0');
     text.push_str(if whole.is_empty() { "0" } else { whole });

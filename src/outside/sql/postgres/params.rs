@@ -77,9 +77,10 @@ fn bytea(bytes: &[u8]) -> String {
 fn array(items: &[SqlValue], member: &Type) -> String {
     let one = |item: &SqlValue| match item {
         SqlValue::List(items) if *member != Type::JSON && *member != Type::JSONB => array(items, member),
-        item => {
-            text(item, member).map_or_else(|| "NULL".to_owned(), |text| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")))
-        }
+        item => text(item, member).map_or_else(
+            || "NULL".to_owned(),
+            |text| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")),
+        ),
     };
     format!("{{{}}}", items.iter().map(one).collect::<Vec<_>>().join(","))
 }
@@ -90,9 +91,14 @@ mod tests {
 
     #[test]
     fn members_of_arrays_are_quoted() {
-        let list = SqlValue::List(vec![SqlValue::Text(r#"a"b\c,}"#.to_owned()), SqlValue::Null, SqlValue::Text(String::new())]);
+        let list = SqlValue::List(vec![
+            SqlValue::Text(r#"a"b\c,}"#.to_owned()),
+            SqlValue::Null,
+            SqlValue::Text(String::new()),
+        ]);
         assert_eq!(text(&list, &Type::TEXT_ARRAY).unwrap(), r#"{"a\"b\\c,}",NULL,""}"#);
-        let nested = SqlValue::List(vec![SqlValue::List(vec![SqlValue::Int(1)]), SqlValue::List(vec![SqlValue::Int(2)])]);
+        let nested =
+            SqlValue::List(vec![SqlValue::List(vec![SqlValue::Int(1)]), SqlValue::List(vec![SqlValue::Int(2)])]);
         assert_eq!(text(&nested, &Type::INT4_ARRAY).unwrap(), r#"{{"1"},{"2"}}"#);
         assert_eq!(text(&nested, &Type::JSONB).unwrap(), "[[1],[2]]");
         assert_eq!(text(&SqlValue::Bytes(vec![1, 255]), &Type::BYTEA).unwrap(), r"\x01ff");

@@ -31,7 +31,8 @@ impl Tls {
     /// If no certificate can name the host.
     pub(super) fn new(settings: &TlsSettings, host: &str) -> Result<Self, SqlError> {
         let named = ServerName::try_from(host.to_owned());
-        let host = named.map_err(|_| SqlError::new(SqlProblem::Tls, format!("{host} cannot be the name of a certificate")))?;
+        let host =
+            named.map_err(|_| SqlError::new(SqlProblem::Tls, format!("{host} cannot be the name of a certificate")))?;
         Ok(Self { connector: TlsConnector::from(Arc::clone(&settings.config)), host })
     }
 }
@@ -57,7 +58,11 @@ impl TlsStream for Stream {
 }
 
 impl AsyncRead for Stream {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut *self.0).poll_read(context, buffer)
     }
 }

@@ -53,7 +53,8 @@ pub(super) fn is_known(kind: &Type) -> bool {
 /// # Errors
 /// If the server has sent another value.
 pub(super) fn value(row: &Row, index: usize) -> Result<SqlValue, SqlError> {
-    let wrong = || SqlError::new(SqlProblem::Broken, format!("the value of {} cannot be read", row.columns()[index].name()));
+    let wrong =
+        || SqlError::new(SqlProblem::Broken, format!("the value of {} cannot be read", row.columns()[index].name()));
     let Raw(bytes) = row.try_get(index).map_err(|_| wrong())?;
     match bytes {
         None => Ok(SqlValue::Null),
@@ -142,7 +143,8 @@ fn time_of_day(microseconds: i64) -> Option<SqlValue> {
     Some(SqlValue::Text(TimeZone::UTC.to_datetime(time).time().to_string()))
 }
 
-/// Reads an array: the number of dimensions, flags, the type of members, the length and the first index of each dimension, then the members.
+/// Reads an array: the number of dimensions, flags, the type of members, the length and the first index of each
+/// dimension, then the members.
 fn array(member: &Type, bytes: &[u8]) -> Option<SqlValue> {
     let mut reader = Reader(bytes);
     let dimensions = usize::try_from(reader.int()?).ok().filter(|count| *count <= 6)?;

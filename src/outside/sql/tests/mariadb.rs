@@ -99,6 +99,9 @@ async fn administration_runs_as_statements(server: &Server) {
         run(&databases, &database, text, &[]).await.unwrap_or_else(|error| panic!("{text}: {error}"));
     }
     assert_eq!(server.ask_as("ann", "it's\\next", "", "SELECT 1").unwrap(), "1");
-    assert_eq!(value(&databases, &database, "SELECT count(*) FROM mysql.user WHERE user = 'ann'").await, SqlValue::Int(1));
+    assert_eq!(
+        value(&databases, &database, "SELECT count(*) FROM mysql.user WHERE user = 'ann'").await,
+        SqlValue::Int(1)
+    );
     run(&databases, &database, "DROP USER `ann`@'%'", &[]).await.unwrap();
 }

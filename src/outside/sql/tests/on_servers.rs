@@ -8,7 +8,9 @@ use super::servers::{PASSWORD, Server};
 use super::{Known, databases, limited, of, run, statement, text, value, with_secrets};
 use crate::object::SecretKey;
 use crate::script::outside::Grants;
-use crate::script::outside::sql::{Authorities, Database, Databases as _, Hidden, Password, SqlProblem, SqlValue, Tls, TransactionEnd};
+use crate::script::outside::sql::{
+    Authorities, Database, Databases as _, Hidden, Password, SqlProblem, SqlValue, Tls, TransactionEnd,
+};
 
 /// The differences between products.
 pub(super) struct Dialect {
@@ -54,17 +56,25 @@ pub(super) async fn all(server: &Server, dialect: &Dialect) {
 async fn statements_have_results_or_errors(databases: &LocalDatabases, shop: &Arc<Database>, dialect: &Dialect) {
     let run = |text: String, params: Vec<SqlValue>| async move { run(databases, shop, &text, &params).await };
     run("CREATE TABLE goods (name varchar(40) PRIMARY KEY, price int)".to_owned(), Vec::new()).await.unwrap();
-    let made = run("INSERT INTO goods VALUES ('a', 1), ('b', 2), ('it''s', NULL)".to_owned(), Vec::new()).await.unwrap();
+    let made =
+        run("INSERT INTO goods VALUES ('a', 1), ('b', 2), ('it''s', NULL)".to_owned(), Vec::new()).await.unwrap();
     assert_eq!((made.affected, made.rows.len()), (3, 0));
     let by_name = format!("SELECT name, price FROM goods WHERE name = {}", dialect.param);
     let found = run(by_name.clone(), vec![text("it's")]).await.unwrap();
-    assert_eq!((found.columns, found.rows), (vec!["name".to_owned(), "price".to_owned()], vec![vec![text("it's"), SqlValue::Null]]));
+    assert_eq!(
+        (found.columns, found.rows),
+        (vec!["name".to_owned(), "price".to_owned()], vec![vec![text("it's"), SqlValue::Null]])
+    );
     let none = run(by_name.clone(), vec![text("'; DROP TABLE goods; --")]).await.unwrap();
     assert_eq!((none.affected, none.rows.len()), (0, 0), "parameters are values, whatever is in them");
 
     for several in ["SELECT 1; SELECT 2", "DELETE FROM goods; DELETE FROM goods"] {
         let error = run(several.to_owned(), Vec::new()).await.unwrap_err();
-        assert_eq!((error.problem, error.sqlstate.as_deref()), (SqlProblem::Statement, Some(dialect.states[0])), "{several}: {error}");
+        assert_eq!(
+            (error.problem, error.sqlstate.as_deref()),
+            (SqlProblem::Statement, Some(dialect.states[0])),
+            "{several}: {error}"
+        );
     }
     let error = run("INSERT INTO goods VALUES ('a', 1)".to_owned(), Vec::new()).await.unwrap_err();
     assert_eq!((error.problem, error.sqlstate.as_deref()), (SqlProblem::Statement, Some(dialect.states[1])), "{error}");
@@ -72,7 +82,11 @@ async fn statements_have_results_or_errors(databases: &LocalDatabases, shop: &Ar
     assert_eq!(error.message, "the statement has 1 parameters, and 0 are given");
     let error = run(dialect.bad_password.to_owned(), Vec::new()).await.unwrap_err();
     assert!(!error.message.contains("top-s3cret"), "{error}");
-    assert_eq!(value(databases, shop, "SELECT count(*) FROM goods").await, SqlValue::Int(3), "the connection is as good as before");
+    assert_eq!(
+        value(databases, shop, "SELECT count(*) FROM goods").await,
+        SqlValue::Int(3),
+        "the connection is as good as before"
+    );
 }
 
 async fn results_have_limits(databases: &LocalDatabases, shop: &Arc<Database>, dialect: &Dialect) {
@@ -113,7 +127,9 @@ async fn late_and_dropped_statements_end_on_the_server(
 
     let mut transaction = databases.begin(Arc::clone(shop), super::LIMIT).await.unwrap();
     transaction.run(statement("INSERT INTO goods VALUES ('late', 1)", &[])).await.unwrap();
-    assert!(tokio::time::timeout(Duration::from_millis(300), transaction.run(statement(dialect.sleep, &[]))).await.is_err());
+    assert!(
+        tokio::time::timeout(Duration::from_millis(300), transaction.run(statement(dialect.sleep, &[]))).await.is_err()
+    );
     let error = transaction.run(statement("SELECT 1", &[])).await.unwrap_err();
     assert_eq!(error.problem, SqlProblem::Ended, "{error}");
     drop(transaction);
@@ -174,7 +190,11 @@ async fn connections_are_shared_and_clean(server: &Server, shop: &Arc<Database>,
 
     server.ask("", dialect.disconnect).unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_ne!(value(&databases, &single, dialect.connection).await, first, "a connection that the server has ended is replaced");
+    assert_ne!(
+        value(&databases, &single, dialect.connection).await,
+        first,
+        "a connection that the server has ended is replaced"
+    );
 
     let brief = limited(&single, |limits| limits.idle = Duration::from_millis(300));
     let before = value(&databases, &brief, dialect.connection).await;

@@ -91,7 +91,8 @@ async fn parameters_have_the_types_of_their_places(server: &Server) {
     let expected = [&params[..1], &[text("7")], &params[2..]].concat();
     assert_eq!(row(&databases, &database, query, &params).await, expected);
     let names = SqlValue::List(vec![text("postgres"), text("nobody")]);
-    let found = run(&databases, &database, "SELECT rolname FROM pg_roles WHERE rolname = ANY($1)", &[names]).await.unwrap();
+    let found =
+        run(&databases, &database, "SELECT rolname FROM pg_roles WHERE rolname = ANY($1)", &[names]).await.unwrap();
     assert_eq!(found.rows, [[text("postgres")]]);
     let error = run(&databases, &database, "SELECT $1::int", &[text("s3cret-text")]).await.unwrap_err();
     assert_eq!((error.problem, error.sqlstate.as_deref()), (SqlProblem::Statement, Some("22P02")), "{error}");

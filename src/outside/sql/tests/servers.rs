@@ -1,4 +1,5 @@
-//! Servers of databases from the packages of the system, for tests: in a directory of their own, on a port of the loopback interface.
+//! Servers of databases from the packages of the system, for tests: in a directory of their own, on a port of the
+//! loopback interface.
 
 use std::fs;
 use std::io::Read;
@@ -60,7 +61,8 @@ impl Server {
         let log = fs::File::create(directory.join("log")).unwrap();
         let mut program = program;
         program.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
-        let child = program.spawn().unwrap_or_else(|error| panic!("{product:?} cannot be started: {error}: {PACKAGES}"));
+        let child =
+            program.spawn().unwrap_or_else(|error| panic!("{product:?} cannot be started: {error}: {PACKAGES}"));
         let mut server = Self { product, port, authority, directory, child };
         server.await_start();
         server
@@ -84,7 +86,11 @@ impl Server {
         }
         let log = fs::read_to_string(self.directory.join("log")).unwrap_or_default();
         let last: Vec<&str> = log.lines().rev().take(20).collect();
-        panic!("{:?} has not started: {failed}\nthe end of its log, from the last line on:\n{}", self.product, last.join("\n"));
+        panic!(
+            "{:?} has not started: {failed}\nthe end of its log, from the last line on:\n{}",
+            self.product,
+            last.join("\n")
+        );
     }
 
     /// Returns the name of the administrator.
@@ -92,8 +98,8 @@ impl Server {
         if self.product == Product::Postgres { "postgres" } else { "root" }
     }
 
-    /// Returns the output of the product's client for statements of the administrator: a line for each row, with `|` or a tabulator between
-    /// columns.
+    /// Returns the output of the product's client for statements of the administrator: a line for each row, with `|` or
+    /// a tabulator between columns.
     ///
     /// # Errors
     /// The output of the client when it fails.
@@ -105,7 +111,13 @@ impl Server {
     ///
     /// # Errors
     /// The output of the client when it fails.
-    pub(crate) fn ask_as(&self, user: &str, password: &str, database: &str, statements: &str) -> Result<String, String> {
+    pub(crate) fn ask_as(
+        &self,
+        user: &str,
+        password: &str,
+        database: &str,
+        statements: &str,
+    ) -> Result<String, String> {
         let port = self.port.to_string();
         let mut client = match self.product {
             Product::Postgres => {
@@ -117,7 +129,19 @@ impl Server {
             }
             Product::Mariadb => {
                 let mut client = Command::new("mariadb");
-                client.args(["--no-defaults", "-N", "-B", "-h", "127.0.0.1", "-P", &port, "-u", user, "-e", statements]);
+                client.args([
+                    "--no-defaults",
+                    "-N",
+                    "-B",
+                    "-h",
+                    "127.0.0.1",
+                    "-P",
+                    &port,
+                    "-u",
+                    user,
+                    "-e",
+                    statements,
+                ]);
                 client.args([database].iter().filter(|database| !database.is_empty()));
                 client.env("MYSQL_PWD", password);
                 client
@@ -179,13 +203,29 @@ impl Account {
 fn certify(directory: &Path) -> String {
     let at = |name: &str| directory.join(name).display().to_string();
     let curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc", "-days", "2"];
-    let (ca, ca_key, key, csr, certificate) = (at("ca.pem"), at("ca.key"), at("server.key"), at("server.csr"), at("server.pem"));
+    let (ca, ca_key, key, csr, certificate) =
+        (at("ca.pem"), at("ca.key"), at("server.key"), at("server.csr"), at("server.pem"));
     fs::write(directory.join("names"), "subjectAltName=DNS:localhost\n").unwrap();
     let openssl = |arguments: &[&str]| drop(printed(Command::new("openssl").args(arguments)));
     openssl(&[&["req", "-x509", "-subj", "/CN=databases", "-keyout", &ca_key, "-out", &ca], &curve[..]].concat());
     openssl(&[&["req", "-subj", "/CN=localhost", "-keyout", &key, "-out", &csr], &curve[..5]].concat());
     let names = at("names");
-    openssl(&["x509", "-req", "-in", &csr, "-CA", &ca, "-CAkey", &ca_key, "-days", "2", "-extfile", &names, "-out", &certificate]);
+    openssl(&[
+        "x509",
+        "-req",
+        "-in",
+        &csr,
+        "-CA",
+        &ca,
+        "-CAkey",
+        &ca_key,
+        "-days",
+        "2",
+        "-extfile",
+        &names,
+        "-out",
+        &certificate,
+    ]);
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     fs::read_to_string(&ca).unwrap()
 }
@@ -200,7 +240,9 @@ fn postgres(account: &Account, directory: &Path, data: &Path, port: u16) -> Comm
     printed(&mut init);
     let mut server = account.program(&bin.join("postgres"));
     server.arg("-D").arg(data).arg("-p").arg(port.to_string());
-    for setting in ["listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "ssl=on", "max_connections=40"] {
+    for setting in
+        ["listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "ssl=on", "max_connections=40"]
+    {
         server.args(["-c", setting]);
     }
     for (setting, file) in [("ssl_cert_file", "server.pem"), ("ssl_key_file", "server.key")] {
@@ -211,7 +253,11 @@ fn postgres(account: &Account, directory: &Path, data: &Path, port: u16) -> Comm
 
 /// Returns the directory of the programs of PostgreSQL, which Debian keeps by version.
 fn postgres_programs() -> PathBuf {
-    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path().join("bin"));
+    let versions = fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok)
+        .map(|entry| entry.path().join("bin"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let candidates = versions.chain(std::env::split_paths(&path).collect::<Vec<_>>());
     let found = candidates.filter(|bin| bin.join("postgres").exists() && bin.join("initdb").exists()).max();
@@ -247,14 +293,24 @@ fn mariadb(account: &Account, directory: &Path, data: &Path, port: u16) -> Comma
     for (option, path) in paths {
         server.arg(format!("--{option}={}", path.display()));
     }
-    server.args(["--bind-address=127.0.0.1", "--skip-name-resolve", "--innodb-flush-method=nosync", "--innodb-buffer-pool-size=32M"]);
+    server.args([
+        "--bind-address=127.0.0.1",
+        "--skip-name-resolve",
+        "--innodb-flush-method=nosync",
+        "--innodb-buffer-pool-size=32M",
+    ]);
     server
 }
 
 /// Runs a program, and returns its output.
 fn printed(program: &mut Command) -> String {
     let output = output(program);
-    assert!(output.status.success(), "{program:?}: {}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{program:?}: {}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -275,7 +331,9 @@ fn output(program: &mut Command) -> Output {
         }
         thread::sleep(Duration::from_millis(5));
     };
-    let text = |pipe: Receiver<Vec<u8>>| pipe.recv_timeout(LIMIT).unwrap_or_else(|error| panic!("the output of {program:?}: {error}"));
+    let text = |pipe: Receiver<Vec<u8>>| {
+        pipe.recv_timeout(LIMIT).unwrap_or_else(|error| panic!("the output of {program:?}: {error}"))
+    };
     Output { status, stdout: text(stdout), stderr: text(stderr) }
 }
 

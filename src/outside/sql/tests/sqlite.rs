@@ -32,7 +32,9 @@ const ENDLESS: &str = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 F
 async fn a_file_keeps_what_statements_write() {
     let folder = Folder::new("kept");
     let (databases, database) = (databases(), file(&folder.0.join("cache.db"), true));
-    run(&databases, &database, "CREATE TABLE goods (name TEXT PRIMARY KEY, price REAL, picture BLOB)", &[]).await.unwrap();
+    run(&databases, &database, "CREATE TABLE goods (name TEXT PRIMARY KEY, price REAL, picture BLOB)", &[])
+        .await
+        .unwrap();
     let params = [text("it's"), SqlValue::Float(1.5), SqlValue::Bytes(vec![0, 255])];
     let made = run(&databases, &database, "INSERT INTO goods VALUES (?, ?, ?), ('b', 2, NULL)", &params).await.unwrap();
     assert_eq!(made.affected, 2);
@@ -57,7 +59,11 @@ async fn transactions_have_all_effects_or_none() {
             Some(end) => transaction.end(end, super::LIMIT).await.unwrap(),
             None => drop(transaction),
         }
-        assert_eq!(value(&databases, &database, "SELECT count(*) FROM goods").await, SqlValue::Int(expected), "{end:?}");
+        assert_eq!(
+            value(&databases, &database, "SELECT count(*) FROM goods").await,
+            SqlValue::Int(expected),
+            "{end:?}"
+        );
     }
 }
 
@@ -68,7 +74,11 @@ async fn only_the_named_file_is_opened() {
     let database = file(&folder.0.join("cache.db"), true);
     run(&databases, &database, "CREATE TABLE goods (name TEXT)", &[]).await.unwrap();
     let other = folder.0.join("other.db").display().to_string();
-    for attempt in [format!("ATTACH '{other}' AS other"), format!("VACUUM INTO '{other}'"), "SELECT load_extension('x')".to_owned()] {
+    for attempt in [
+        format!("ATTACH '{other}' AS other"),
+        format!("VACUUM INTO '{other}'"),
+        "SELECT load_extension('x')".to_owned(),
+    ] {
         let error = run(&databases, &database, &attempt, &[]).await.unwrap_err();
         assert_eq!(error.problem, SqlProblem::Statement, "{attempt}: {error}");
     }

@@ -61,7 +61,11 @@ impl Engine {
     }
 
     async fn create(&self) -> Body {
-        self.send(Method::POST, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"n": "0"}})).await;
+        self.send(
+            Method::POST,
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"n": "0"}}),
+        )
+        .await;
         self.see()
     }
 
@@ -115,7 +119,8 @@ impl Engine {
     /// Returns the patch with the record of attempts.
     fn recorded(&self, id: &str, purpose: Reason, outcomes: &[Outcome]) -> Patch {
         let now = self.clock.now();
-        let record = outcomes.iter().fold(Record::fresh(now, Some(purpose)), |record, outcome| record.after(outcome, now));
+        let record =
+            outcomes.iter().fold(Record::fresh(now, Some(purpose)), |record, outcome| record.after(outcome, now));
         let mut patch = Patch::default();
         write::store(&self.storages.progress, &self.object(), id, &record, &mut patch);
         patch
@@ -166,7 +171,8 @@ fn handler(id: &str) -> Handler {
     Handler { selectors: vec![Selector::parse("v1/configmaps").unwrap()], ..Handler::simple(id, on) }
 }
 
-/// Returns the result of a call with these attempts of sub-handlers: the id, the number of earlier attempts, and the outcome of each.
+/// Returns the result of a call with these attempts of sub-handlers: the id, the number of earlier attempts, and the
+/// outcome of each.
 fn returned<const N: usize>(attempts: [(&str, u64, Outcome); N]) -> Returned {
     let attempts = attempts.map(|(id, retry, outcome)| Attempted { id: id.to_owned(), retry, outcome });
     Returned { attempts: attempts.to_vec(), ..Returned::new(Verdict::Returned(None), Patch::default()) }

@@ -40,7 +40,9 @@ impl MachineStubs {
     }
 
     fn no_file(&self, call: &str, path: &str) -> FileError {
-        let hint = format!("add the file, as in `given: {{files: {{{path}: text}}}}`, with `null` for a file that does not exist");
+        let hint = format!(
+            "add the file, as in `given: {{files: {{{path}: text}}}}`, with `null` for a file that does not exist"
+        );
         FileError::new(FileFailure::NoStub, self.fail(call, hint))
     }
 }

@@ -19,7 +19,8 @@ fn fits(stub: &ProgramStub, request: &ProgramRequest) -> bool {
 /// Returns the result of a call within its limits.
 fn result(stub: &ProgramStub, request: &ProgramRequest) -> Result<Finished, ProgramError> {
     if stub.takes >= request.time {
-        let message = format!("{} has not ended within {} seconds, and is killed", request.name, request.time.as_secs_f64());
+        let message =
+            format!("{} has not ended within {} seconds, and is killed", request.name, request.time.as_secs_f64());
         return Err(ProgramError::new(ProgramFailure::Timeout, message));
     }
     if let Some(text) = &stub.fails {
@@ -45,7 +46,10 @@ impl Programs for MachineStubs {
             let shown = shown(&request);
             let Some(stub) = self.programs.take(|stub| fits(stub, &request)) else {
                 let hint = format!("add one, such as `given: {{exec: [{{program: {}, code: 0}}]}}`", request.name);
-                return Err(ProgramError::new(ProgramFailure::NoStub, self.fail(&format!("the program {shown}"), hint)));
+                return Err(ProgramError::new(
+                    ProgramFailure::NoStub,
+                    self.fail(&format!("the program {shown}"), hint),
+                ));
             };
             tokio::time::sleep(stub.takes.min(request.time)).await;
             let result = result(stub, &request);
@@ -62,5 +66,8 @@ impl Programs for MachineStubs {
 
 fn shown(request: &ProgramRequest) -> String {
     let words = std::iter::once(&request.name).chain(&request.arguments);
-    words.map(|word| if word.contains([' ', '\n']) { format!("{word:?}") } else { word.clone() }).collect::<Vec<_>>().join(" ")
+    words
+        .map(|word| if word.contains([' ', '\n']) { format!("{word:?}") } else { word.clone() })
+        .collect::<Vec<_>>()
+        .join(" ")
 }

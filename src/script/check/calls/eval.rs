@@ -70,7 +70,9 @@ impl<'a> Analysis<'a> {
         match expression {
             Expr::StringConstant(text, _) => Values::text(text.as_str()),
             Expr::CharConstant(c, _) => Values::text(c.to_string()),
-            Expr::BoolConstant(..) | Expr::IntegerConstant(..) | Expr::FloatConstant(..) | Expr::Unit(_) => Values::other(),
+            Expr::BoolConstant(..) | Expr::IntegerConstant(..) | Expr::FloatConstant(..) | Expr::Unit(_) => {
+                Values::other()
+            }
             Expr::InterpolatedString(parts, _) => {
                 let parts: Vec<Values> = parts.iter().map(|part| self.expression(frame, part)).collect();
                 parts.into_iter().fold(Values::text(""), |text, part| text.followed_by(&part))
@@ -83,7 +85,8 @@ impl<'a> Analysis<'a> {
                 Values::list(all)
             }
             Expr::Map(parts, _) => {
-                let entries = parts.0.iter().map(|(key, value)| (key.name.to_string(), self.expression(frame, value))).collect();
+                let entries =
+                    parts.0.iter().map(|(key, value)| (key.name.to_string(), self.expression(frame, value))).collect();
                 Known::Map(Fields { entries, is_open: false }).into()
             }
             Expr::Variable(parts, ..) => {
@@ -161,8 +164,8 @@ impl<'a> Analysis<'a> {
         let captured = closure.captured.iter().map(|variable| {
             let code = self.codes[frame.code];
             let inner = code.functions(&closure.name).next();
-            let is_shared =
-                Self::is_assigned(frame.unit, &variable.name) || inner.is_some_and(|unit| Self::is_assigned(unit, &variable.name));
+            let is_shared = Self::is_assigned(frame.unit, &variable.name)
+                || inner.is_some_and(|unit| Self::is_assigned(unit, &variable.name));
             match frame.variable(&variable.name) {
                 // It may have another value when the closure is called.
                 Some(_) if is_shared => Values::unknown(),
@@ -186,7 +189,8 @@ impl<'a> Analysis<'a> {
         }
         let namespace: Vec<String> = call.namespace.path.iter().map(|part| part.name.to_string()).collect();
         let code = self.codes[frame.code];
-        if let Some((code, unit)) = flow::target(self.program, code, frame.unit, &namespace, &call.name, arguments.len())
+        if let Some((code, unit)) =
+            flow::target(self.program, code, frame.unit, &namespace, &call.name, arguments.len())
             && let Some(number) = self.number_of(code)
         {
             return self.call(number, unit, arguments);
@@ -256,7 +260,13 @@ impl<'a> Analysis<'a> {
         })
     }
 
-    fn method(&mut self, frame: &mut Frame<'a>, value: &Values, call: &'a FnCallExpr, arguments: Vec<Values>) -> Values {
+    fn method(
+        &mut self,
+        frame: &mut Frame<'a>,
+        value: &Values,
+        call: &'a FnCallExpr,
+        arguments: Vec<Values>,
+    ) -> Values {
         let name = call.name.as_str();
         if name == "call" {
             let mut result = Values { is_open: value.is_open, ..Values::default() };
@@ -299,10 +309,11 @@ impl<'a> Analysis<'a> {
                 Some(key) => value.property(&key),
                 None => items.or(Values::other()),
             },
-            "len" | "is_empty" | "contains" | "some" | "all" | "index_of" | "starts_with" | "ends_with" | "push" | "for_each" => {
-                Values::other()
+            "len" | "is_empty" | "contains" | "some" | "all" | "index_of" | "starts_with" | "ends_with" | "push"
+            | "for_each" => Values::other(),
+            "to_string" if value.known.iter().all(|known| matches!(known, Known::Text(_) | Known::Part(_))) => {
+                value.clone()
             }
-            "to_string" if value.known.iter().all(|known| matches!(known, Known::Text(_) | Known::Part(_))) => value.clone(),
             _ if SELECTING.contains(&name) => value.clone(),
             _ if PICKING.contains(&name) => items.or(Values::other()),
             _ => Values::unknown(),

@@ -44,10 +44,13 @@ impl<'a> Analysis<'a> {
             ([], "label" | "remove_owner" | "harmonize_naming" | "adjust_namespace") => changed(name, arguments),
             ([], "Fn") => {
                 let code = frame.code;
-                let functions = arguments.first().into_iter().flat_map(|name| &name.known).filter_map(|known| match known {
-                    Known::Text(name) => Some(Known::Function(FunctionValue { code, name: name.clone(), captured: Vec::new() })),
-                    _ => None,
-                });
+                let functions =
+                    arguments.first().into_iter().flat_map(|name| &name.known).filter_map(|known| match known {
+                        Known::Text(name) => {
+                            Some(Known::Function(FunctionValue { code, name: name.clone(), captured: Vec::new() }))
+                        }
+                        _ => None,
+                    });
                 Values { known: functions.collect(), is_open: false }
             }
             ([], "call") => {
@@ -132,10 +135,14 @@ impl<'a> Analysis<'a> {
             }
             (Function::Get | Function::Exists, [kind, namespace, name])
             | (Function::Patch | Function::PatchStatus | Function::Scale, [kind, namespace, name, _])
-            | (Function::Delete | Function::Wait, [kind, namespace, name, ..]) => self.named(site, kind, Some(namespace), name),
+            | (Function::Delete | Function::Wait, [kind, namespace, name, ..]) => {
+                self.named(site, kind, Some(namespace), name)
+            }
             (Function::WatchUntil, [kind, rest @ ..]) => self.watched(site, kind, rest),
             (Function::Exec, place) => self.command(site, place),
-            (Function::Logs | Function::Evict | Function::Token | Function::Cluster, place) => self.of_fixed_kind(site, place),
+            (Function::Logs | Function::Evict | Function::Token | Function::Cluster, place) => {
+                self.of_fixed_kind(site, place)
+            }
             // Other numbers of arguments are errors.
             _ => Values::unknown(),
         }
@@ -144,7 +151,9 @@ impl<'a> Analysis<'a> {
     /// A request for an object by its kind and name. Returns the object.
     fn named(&mut self, site: &Site, kind: &Values, namespace: Option<&Values>, name: &Values) -> Values {
         let names = names(name);
-        for namespace in namespace.map_or_else(|| BTreeSet::from([Namespace::Own]), |namespace| namespaces(namespace, &Namespace::Own)) {
+        for namespace in namespace
+            .map_or_else(|| BTreeSet::from([Namespace::Own]), |namespace| namespaces(namespace, &Namespace::Own))
+        {
             for kind in kinds(kind) {
                 self.note(site, kind, names.clone(), namespace.clone());
             }
@@ -157,7 +166,8 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// A request for an object of the kind of the function: `[namespace,] name, [options]`, or `namespace, secret, key`.
+    /// A request for an object of the kind of the function: `[namespace,] name, [options]`, or `namespace, secret,
+    /// key`.
     fn of_fixed_kind(&mut self, site: &Site, given: &[Values]) -> Values {
         let kind = site.function.kind().map_or_else(Values::unknown, Values::text);
         match given {
@@ -212,7 +222,9 @@ impl<'a> Analysis<'a> {
 
     fn list(&mut self, site: &Site, kind: &Values, namespace: Option<&Values>) -> Values {
         let all = Namespace::All;
-        for namespace in namespace.map_or_else(|| BTreeSet::from([all.clone()]), |namespace| namespaces(namespace, &all)) {
+        for namespace in
+            namespace.map_or_else(|| BTreeSet::from([all.clone()]), |namespace| namespaces(namespace, &all))
+        {
             for kind in kinds(kind) {
                 self.note(site, kind, None, namespace.clone());
             }
@@ -240,7 +252,8 @@ impl<'a> Analysis<'a> {
     fn object(&mut self, site: &Site, fields: &Fields) {
         let object = Values::from(Known::Map(fields.clone()));
         let metadata = object.property("metadata");
-        let (names, found) = (names(&metadata.property("name")), namespaces(&metadata.property("namespace"), &Namespace::Own));
+        let (names, found) =
+            (names(&metadata.property("name")), namespaces(&metadata.property("namespace"), &Namespace::Own));
         for kind in kinds_of_objects(&object.property("apiVersion"), &object.property("kind"), self.binding) {
             for namespace in &found {
                 self.note(site, kind.clone(), names.clone(), namespace.clone());
@@ -261,7 +274,11 @@ fn parsed(arguments: &[Values]) -> Values {
     let mut objects = Values { is_open: texts.is_open, ..Values::default() };
     for known in &texts.known {
         match known {
-            Known::Text(text) | Known::Partial(text) => template::parsed(text).into_iter().for_each(|object| objects.join(object)),
+            Known::Text(text) | Known::Partial(text) => {
+                for object in template::parsed(text) {
+                    objects.join(object);
+                }
+            }
             _ => objects.is_open = true,
         }
     }
@@ -344,7 +361,9 @@ fn kinds_of_objects(api_version: &Values, kind: &Values, binding: usize) -> BTre
     for api_version in &api_version.known {
         for kind in &kind.known {
             match (api_version, kind) {
-                (Known::Text(api_version), Known::Text(kind)) => drop(found.insert(Kind::Text(format!("{api_version}/{kind}")))),
+                (Known::Text(api_version), Known::Text(kind)) => {
+                    found.insert(Kind::Text(format!("{api_version}/{kind}")));
+                }
                 (Known::Part(Part::ApiVersion), Known::Part(Part::Kind)) => drop(found.insert(Kind::Handled(binding))),
                 // An object without one of them is an error.
                 (Known::Other, _) | (_, Known::Other) => {}

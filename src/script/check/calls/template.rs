@@ -10,11 +10,13 @@ use super::value::{Fields, Known, Values};
 use crate::script::sources::template_files::{self, Rendered};
 
 /// A line at the beginning of an object: its indentation, its key, and its value.
-static LINE: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r#"^(\s*(?:- )?)["']?([A-Za-z]+)["']?:(?:\s+(.*?))?\s*$"#).expect("the pattern is valid"));
+static LINE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r#"^(\s*(?:- )?)["']?([A-Za-z]+)["']?:(?:\s+(.*?))?\s*$"#).expect("the pattern is valid")
+});
 
 /// A variable in a text, without filters.
-static VARIABLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\{\{-?\s*([A-Za-z_]\w*)\s*-?\}\}").expect("the pattern is valid"));
+static VARIABLE: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\{\{-?\s*([A-Za-z_]\w*)\s*-?\}\}").expect("the pattern is valid"));
 
 /// Returns the possible objects of a template, with the known values.
 pub(super) fn objects(root: &Path, file: &str, values: &Values) -> Values {
@@ -50,7 +52,11 @@ fn substituted(text: &str, values: &Values) -> String {
 fn documents(text: &str) -> Vec<Values> {
     let mut documents = vec![Vec::new()];
     for line in text.lines() {
-        if line.starts_with("---") { documents.push(Vec::new()) } else { documents.last_mut().expect("there is one").push(line) }
+        if line.starts_with("---") {
+            documents.push(Vec::new());
+        } else {
+            documents.last_mut().expect("there is one").push(line);
+        }
     }
     documents.iter().filter_map(|lines| of_document(lines)).collect()
 }
@@ -64,7 +70,8 @@ fn of_document(lines: &[&str]) -> Option<Values> {
         let is_empty = lines.iter().all(|line| is_silent(line.trim()));
         return (!is_empty).then(Values::unknown);
     };
-    let (mut entries, mut metadata): (BTreeMap<String, Values>, BTreeMap<String, Values>) = (BTreeMap::new(), BTreeMap::new());
+    let (mut entries, mut metadata): (BTreeMap<String, Values>, BTreeMap<String, Values>) =
+        (BTreeMap::new(), BTreeMap::new());
     let mut inner = None;
     for (depth, key, value) in &keys {
         if depth <= top {
@@ -97,8 +104,9 @@ fn key(line: &str) -> Option<(usize, &str, &str)> {
 
 /// Returns the keys of a map in braces: `{name: x, namespace: y}`.
 fn of_flow(text: &str) -> Vec<(&'static str, Values)> {
-    static NAME: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(r#"["']?\b(name|namespace)["']?:\s*("[^"]*"|'[^']*'|[^,}\s]*)"#).expect("the pattern is valid"));
+    static NAME: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r#"["']?\b(name|namespace)["']?:\s*("[^"]*"|'[^']*'|[^,}\s]*)"#).expect("the pattern is valid")
+    });
     let key = |key: &str| if key == "name" { "name" } else { "namespace" };
     if text.contains("{{") || text.contains("{%") {
         return vec![("name", Values::unknown()), ("namespace", Values::unknown())];
@@ -138,7 +146,12 @@ mod tests {
                 return "unknown".to_owned();
             }
             let metadata = object.property("metadata");
-            let parts = [object.property("apiVersion"), object.property("kind"), metadata.property("name"), metadata.property("namespace")];
+            let parts = [
+                object.property("apiVersion"),
+                object.property("kind"),
+                metadata.property("name"),
+                metadata.property("namespace"),
+            ];
             parts.iter().map(one).collect::<Vec<_>>().join(" ")
         };
         documents(&substituted(text, &values)).iter().map(of).collect()

@@ -32,7 +32,10 @@ fn line(access: &Access) -> String {
         Kind::Handled(_) => "handled",
         Kind::Unknown => "?",
     };
-    let names = access.names.as_ref().map_or_else(String::new, |names| format!(" {}", names.iter().cloned().collect::<Vec<_>>().join("|")));
+    let names = access
+        .names
+        .as_ref()
+        .map_or_else(String::new, |names| format!(" {}", names.iter().cloned().collect::<Vec<_>>().join("|")));
     let namespace = match &access.namespace {
         Namespace::Own => String::new(),
         Namespace::Named(name) => format!(" in {name}"),
@@ -260,13 +263,20 @@ fn what_is_computed_is_unknown() {
         let later = "v1/A"; let read = || k8s::exists(later, "b"); later = "v1/B"; read.call();
         k8s::create(template(spec.file, #{}));
     }"#;
-    assert_eq!(found(script), ["apply ? in ?", "create ? in ?", "exists ? b", "get ? a", "get v1/Secret a in ?", "list ? in all"]);
+    assert_eq!(
+        found(script),
+        ["apply ? in ?", "create ? in ?", "exists ? b", "get ? a", "get v1/Secret a in ?", "list ? in all"]
+    );
 }
 
 #[test]
 fn inline_code_sees_its_arguments_and_its_file() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("main.rhai"), "const KIND = \"v1/Secret\"; fn read(kind) { k8s::get(kind, \"a\") }").unwrap();
+    std::fs::write(
+        folder.path().join("main.rhai"),
+        "const KIND = \"v1/Secret\"; fn read(kind) { k8s::get(kind, \"a\") }",
+    )
+    .unwrap();
     let text = "read(KIND); k8s::delete(body); k8s::list(KIND, namespace); patch.status.x = 1;".to_owned();
     let place = SourcePosition { file: folder.path().join("operator.yaml"), line: 3, column: 7 };
     let code = Code::Inline { text, place, file: Some("main.rhai".into()) };

@@ -232,7 +232,9 @@ impl Values {
         for (first, is_first_known) in self.texts() {
             for (second, is_second_known) in next.texts() {
                 let text = format!("{first}{second}");
-                joined.join(if is_first_known && is_second_known { Known::Text(text) } else { Known::Partial(text) }.into());
+                joined.join(
+                    if is_first_known && is_second_known { Known::Text(text) } else { Known::Partial(text) }.into(),
+                );
             }
         }
         joined
@@ -288,7 +290,9 @@ impl Values {
         });
         self.known = changed.collect();
         // The kind of a stored object may be another one after the assignment.
-        if matches!(first, Some("kind" | "apiVersion") | None) && self.known.iter().any(|known| matches!(known, Known::Stored(_))) {
+        if matches!(first, Some("kind" | "apiVersion") | None)
+            && self.known.iter().any(|known| matches!(known, Known::Stored(_)))
+        {
             self.is_open = true;
         }
     }
@@ -356,7 +360,8 @@ mod tests {
         for _ in 0..MAX_DEPTH {
             let inner = values.clone();
             values = Values::default();
-            values.join(Known::Map(Fields { entries: BTreeMap::from([("x".to_owned(), inner)]), is_open: false }).into());
+            values
+                .join(Known::Map(Fields { entries: BTreeMap::from([("x".to_owned(), inner)]), is_open: false }).into());
         }
         assert!(values.is_unknown());
     }

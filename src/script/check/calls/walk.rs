@@ -18,7 +18,8 @@ const ROUNDS: usize = 4;
 /// Limit of nested calls; deeper ones are analysed with unknown arguments.
 const MAX_CALLS: usize = 24;
 
-/// Limit of evaluated expressions of an operator. Beyond it, arguments are unknown, so that each function is analysed once.
+/// Limit of evaluated expressions of an operator. Beyond it, arguments are unknown, so that each function is analysed
+/// once.
 const MAX_STEPS: u64 = 1_000_000;
 
 /// The analysis of one operator.
@@ -108,7 +109,8 @@ impl<'a> Analysis<'a> {
     /// Analyses code of the manifest, whose variables are arguments.
     pub(super) fn enter_inline(&mut self, code: usize, param: &Values) {
         let unit = &self.codes[code].top;
-        let arguments = ["body", "meta", "namespace", "name", "event", "param"].map(|name| (name.to_owned(), argument(name, param)));
+        let arguments = ["body", "meta", "namespace", "name", "event", "param"]
+            .map(|name| (name.to_owned(), argument(name, param)));
         let mut frame = Frame { code, unit, variables: arguments.into(), returned: Values::default() };
         self.block(&mut frame, &unit.body);
     }
@@ -119,8 +121,12 @@ impl<'a> Analysis<'a> {
             arguments = unit.params.iter().map(|_| Values::unknown()).collect();
         }
         arguments.resize(unit.params.len(), Values::unknown());
-        let key =
-            || CallKey { binding: self.binding, code, name: format!("{}/{}", unit.name, unit.params.len()), arguments: arguments.clone() };
+        let key = || CallKey {
+            binding: self.binding,
+            code,
+            name: format!("{}/{}", unit.name, unit.params.len()),
+            arguments: arguments.clone(),
+        };
         if let Some(known) = self.results.get(&key()) {
             // A call of itself has no other results than those of its other branches.
             return known.clone().unwrap_or_else(Values::unknown);
@@ -133,7 +139,8 @@ impl<'a> Analysis<'a> {
         let last = self.block(&mut frame, &unit.body);
         self.depth -= 1;
         let result = frame.returned.or(last);
-        let key = CallKey { binding: self.binding, code, name: format!("{}/{}", unit.name, unit.params.len()), arguments };
+        let key =
+            CallKey { binding: self.binding, code, name: format!("{}/{}", unit.name, unit.params.len()), arguments };
         self.results.insert(key, Some(result.clone()));
         result
     }

@@ -19,7 +19,9 @@ pub(super) fn unlisted_program(declaration: &Declaration, name: &str) -> Option<
     let meant = did_you_mean(name, listed.keys().map(String::as_str));
     let file = name.rsplit('/').next().unwrap_or(name);
     let entry = || {
-        format!("list it in the manifest, with its absolute path: `allow: {{exec: {{{file}: {{path: /usr/bin/{file}, args: [\"*\"]}}}}}}`")
+        format!(
+            "list it in the manifest, with its absolute path: `allow: {{exec: {{{file}: {{path: /usr/bin/{file}, args: [\"*\"]}}}}}}`"
+        )
     };
     Some((format!("the program {name} is not listed under `allow.exec`"), Some(meant.unwrap_or_else(entry))))
 }
@@ -32,13 +34,15 @@ pub(super) fn unlisted_connection(declaration: &Declaration, name: &str) -> Opti
     }
     let meant = did_you_mean(name, listed.keys().map(String::as_str));
     let entry = || {
-        let database = "driver: postgres, url: \"postgres://orders.svc/main\", passwordFrom: {secret: orders, key: password}";
+        let database =
+            "driver: postgres, url: \"postgres://orders.svc/main\", passwordFrom: {secret: orders, key: password}";
         format!("declare it in the manifest: `connections: {{{name}: {{{database}}}}}`")
     };
     Some((format!("the connection {name} is not listed under `connections`"), Some(meant.unwrap_or_else(entry))))
 }
 
-/// Judges the arguments of a program, as far as they are plain texts. Returns the first wrong one; nothing if one is missing.
+/// Judges the arguments of a program, as far as they are plain texts. Returns the first wrong one; nothing if one is
+/// missing.
 pub(super) fn refused_arguments<'a>(
     declaration: &Declaration,
     program: &str,
@@ -47,7 +51,8 @@ pub(super) fn refused_arguments<'a>(
     let allowed = declaration.allow.exec.get(program)?;
     let arguments: Vec<Option<&str>> = given.iter().map(|item| item.as_ref().map(|(text, _)| text.as_str())).collect();
     let refusal = refusal(&allowed.args, &arguments)?;
-    let argument = refusal.index.and_then(|index| given.get(index)?.as_ref()).map(|(text, position)| (text.as_str(), *position));
+    let argument =
+        refusal.index.and_then(|index| given.get(index)?.as_ref()).map(|(text, position)| (text.as_str(), *position));
     let args = allowed.args.iter().map(|arg| format!("{arg:?}")).collect::<Vec<_>>().join(", ");
     let hint = format!("the manifest allows `args: [{args}]` in `allow.exec.{program}`");
     Some((argument, (format!("{program} is not allowed with these arguments: {}", refusal.message), Some(hint))))
@@ -57,7 +62,9 @@ pub(super) fn refused_arguments<'a>(
 pub(super) fn unlisted_file(declaration: &Declaration, text: &str) -> Option<Wrong> {
     let path = match FilePath::parse(text) {
         Ok(path) => path,
-        Err(problem) => return Some((format!("{text:?} is no path of a file: {problem}"), Some(absolute("config.yaml")))),
+        Err(problem) => {
+            return Some((format!("{text:?} is no path of a file: {problem}"), Some(absolute("config.yaml"))));
+        }
     };
     let listed = &declaration.allow.files;
     if listed.iter().any(|pattern| pattern.matches(&path)) {

@@ -28,7 +28,9 @@ pub(super) fn wrong_labels(options: &Argument) -> Vec<WrongLabels> {
 fn wrong_selector(selector: &Argument) -> Vec<WrongLabels> {
     match selector {
         Argument::Text(text, position) => wrong_text(text, *position).into_iter().collect(),
-        Argument::Map(labels) => labels.iter().flat_map(|(name, position, value)| wrong_label(name, *position, value)).collect(),
+        Argument::Map(labels) => {
+            labels.iter().flat_map(|(name, position, value)| wrong_label(name, *position, value)).collect()
+        }
         _ => Vec::new(),
     }
 }
@@ -37,26 +39,38 @@ fn wrong_text(text: &str, position: Position) -> Option<WrongLabels> {
     LabelSelector::parse(text).err()?;
     let is_wrong = |requirement: &&str| requirement.trim().is_empty() || LabelSelector::parse(requirement).is_err();
     let wrong = requirements(text).into_iter().find(is_wrong).unwrap_or(text);
-    let reason =
-        if wrong.trim().is_empty() { "a requirement is missing".to_owned() } else { format!("{:?} is no requirement", wrong.trim()) };
+    let reason = if wrong.trim().is_empty() {
+        "a requirement is missing".to_owned()
+    } else {
+        format!("{:?} is no requirement", wrong.trim())
+    };
     Some(WrongLabels {
         text: text.to_owned(),
         position,
         message: format!("{text:?} is no selector of labels: {reason}"),
-        hint: "write requirements with commas between them, such as \"app=web, tier!=cache, zone in (a, b), !old\"".to_owned(),
+        hint: "write requirements with commas between them, such as \"app=web, tier!=cache, zone in (a, b), !old\""
+            .to_owned(),
     })
 }
 
 fn wrong_label(name: &str, position: Position, value: &Argument) -> Vec<WrongLabels> {
     let mut wrong = Vec::new();
     if qualified_mistake(name).is_some() {
-        let hint = "a name has letters, digits, `-`, `_` and `.`, up to 63, maybe after a domain and a slash".to_owned();
-        wrong.push(WrongLabels { text: name.to_owned(), position, message: format!("{name:?} is no name of a label"), hint });
+        let hint =
+            "a name has letters, digits, `-`, `_` and `.`, up to 63, maybe after a domain and a slash".to_owned();
+        wrong.push(WrongLabels {
+            text: name.to_owned(),
+            position,
+            message: format!("{name:?} is no name of a label"),
+            hint,
+        });
     }
     if let Argument::Text(text, position) = value
         && label_value_mistake(text).is_some()
     {
-        let hint = "a value has letters, digits, `-`, `_` and `.`, up to 63, and begins and ends with a letter or a digit".to_owned();
+        let hint =
+            "a value has letters, digits, `-`, `_` and `.`, up to 63, and begins and ends with a letter or a digit"
+                .to_owned();
         let message = format!("{text:?} is no value of a label");
         wrong.push(WrongLabels { text: text.clone(), position: *position, message, hint });
     }
@@ -101,7 +115,9 @@ mod tests {
         ] {
             assert!(wrong_text(text, Position::NONE).is_none(), "{text}");
         }
-        for text in ["a b", "a=b=c", "a=b,", ",a", "a in b", "a in (b", "=b", "a==b c", "n>x", "-a=b", "a=b c", "!a=b", "a=-"] {
+        for text in
+            ["a b", "a=b=c", "a=b,", ",a", "a in b", "a in (b", "=b", "a==b c", "n>x", "-a=b", "a=b c", "!a=b", "a=-"]
+        {
             assert!(wrong_text(text, Position::NONE).is_some(), "{text}");
         }
     }

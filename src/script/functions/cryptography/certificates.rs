@@ -27,11 +27,15 @@ pub(super) fn register(engine: &mut Engine) {
     two(m, "request", |_, key, options| request(key, options));
     two(m, "self_signed", self_signed);
     three(m, "sign", |native, request, authority, key| sign(native, &[request, authority, key], None));
-    four(m, "sign", |native, [request, authority, key, options]| sign(native, &[request, authority, key], Some(options)));
+    four(m, "sign", |native, [request, authority, key, options]| {
+        sign(native, &[request, authority, key], Some(options))
+    });
     one(m, "read", |_, certificate| read(certificate));
     one(m, "read_all", |_, certificates| read_all(certificates));
     two(m, "verify", |native, certificate, authorities| verify(native, certificate, authorities, None));
-    three(m, "verify", |native, certificate, authorities, options| verify(native, certificate, authorities, Some(options)));
+    three(m, "verify", |native, certificate, authorities, options| {
+        verify(native, certificate, authorities, Some(options))
+    });
     two(m, "matches", |_, certificate, key| matches(certificate, key));
     three(m, "pkcs12", |native, key, chain, password| pkcs12(native, &[key, chain, password], None));
     four(m, "pkcs12", |native, [key, chain, password, options]| pkcs12(native, &[key, chain, password], Some(options)));
@@ -48,11 +52,14 @@ struct Content {
 impl Content {
     fn read(function: &'static str, known: &'static [&'static str], given: Option<&Dynamic>) -> Result<Self, Thrown> {
         let options = Options::read(function, known, given)?;
-        let value = |key: &str| if known.contains(&key) { options.value(key).filter(|value| !value.is_null()) } else { None };
+        let value =
+            |key: &str| if known.contains(&key) { options.value(key).filter(|value| !value.is_null()) } else { None };
         let texts = |key: &str| {
             value(key)
                 .map(|value| {
-                    let texts = value.as_array().and_then(|items| items.iter().map(|item| item.as_str().map(str::to_owned)).collect());
+                    let texts = value
+                        .as_array()
+                        .and_then(|items| items.iter().map(|item| item.as_str().map(str::to_owned)).collect());
                     texts.ok_or_else(|| options.wrong(key, "an array of texts"))
                 })
                 .transpose()
@@ -63,7 +70,9 @@ impl Content {
                 .iter()
                 .map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
                 .collect::<Option<Vec<_>>>()
-                .ok_or_else(|| options.wrong("subject", "a common name, or a map of texts such as #{CN: \"a\", O: \"b\"}")),
+                .ok_or_else(|| {
+                    options.wrong("subject", "a common name, or a map of texts such as #{CN: \"a\", O: \"b\"}")
+                }),
             _ => Err(options.wrong("subject", "a common name, or a map of texts such as #{CN: \"a\", O: \"b\"}")),
         });
         let usages: Option<Vec<String>> = texts("usages")?;
@@ -112,25 +121,30 @@ fn now(native: &Native<'_>, function: &str) -> Result<Timestamp, Thrown> {
 fn request(key: &Dynamic, options: &Dynamic) -> Given {
     const NAME: &str = "x509::request";
     let content = Content::read(NAME, &["names", "subject", "usages"], Some(options))?;
-    cryptography::request(&private_key(NAME, key, None)?, &content.options).map(given).map_err(|error| failed(NAME, error))
+    cryptography::request(&private_key(NAME, key, None)?, &content.options)
+        .map(given)
+        .map_err(|error| failed(NAME, error))
 }
 
-/// `x509::self_signed(key, #{subject, names, usages, valid_for, ca, path_length})`: a certificate that is signed by its own key.
+/// `x509::self_signed(key, #{subject, names, usages, valid_for, ca, path_length})`: a certificate that is signed by its
+/// own key.
 fn self_signed(native: &Native<'_>, key: &Dynamic, options: &Dynamic) -> Given {
     const NAME: &str = "x509::self_signed";
     let content = Content::read(NAME, &CONTENT, Some(options))?;
     let validity = content.validity(now(native, NAME)?);
-    let made = cryptography::self_signed(&private_key(NAME, key, None)?, &content.options, validity, random(native, NAME)?);
+    let made =
+        cryptography::self_signed(&private_key(NAME, key, None)?, &content.options, validity, random(native, NAME)?);
     made.map(given).map_err(|error| failed(NAME, error))
 }
 
-/// `x509::sign(request, authority, key, [options])`: the certificate that an authority signs for a request. Options are those of
-/// `x509::self_signed`, and replace the fields of the request.
+/// `x509::sign(request, authority, key, [options])`: the certificate that an authority signs for a request. Options are
+/// those of `x509::self_signed`, and replace the fields of the request.
 fn sign(native: &Native<'_>, [request, authority, key]: &[&Dynamic; 3], options: Option<&Dynamic>) -> Given {
     const NAME: &str = "x509::sign";
     let content = Content::read(NAME, &CONTENT, options)?;
     let validity = content.validity(now(native, NAME)?);
-    let (request, authority) = (bytes(NAME, "the request", request)?, bytes(NAME, "the certificate of the authority", authority)?);
+    let (request, authority) =
+        (bytes(NAME, "the request", request)?, bytes(NAME, "the certificate of the authority", authority)?);
     let key = private_key(NAME, key, None)?;
     let made = cryptography::signed(&request.0, &authority.0, &key, &content.options, validity, random(native, NAME)?);
     made.map(given).map_err(|error| failed(NAME, error))
@@ -168,7 +182,8 @@ fn shown(details: Details) -> Dynamic {
     map.into()
 }
 
-/// `x509::verify(certificate, authorities, [#{name, usage, intermediates, at}])`: true; an error with the reason if it is not trusted.
+/// `x509::verify(certificate, authorities, [#{name, usage, intermediates, at}])`: true; an error with the reason if it
+/// is not trusted.
 fn verify(native: &Native<'_>, certificate: &Dynamic, authorities: &Dynamic, options: Option<&Dynamic>) -> Given {
     const NAME: &str = "x509::verify";
     let intermediates = as_given(options, "intermediates");
@@ -184,9 +199,11 @@ fn verify(native: &Native<'_>, certificate: &Dynamic, authorities: &Dynamic, opt
         None => now(native, NAME)?,
     };
     let expected = Expected { name: options.text("name")?.map(str::to_owned), peer, at };
-    let (certificate, authorities) = (bytes(NAME, "the certificate", certificate)?, bytes(NAME, "the authorities", authorities)?);
+    let (certificate, authorities) =
+        (bytes(NAME, "the certificate", certificate)?, bytes(NAME, "the authorities", authorities)?);
     let intermediates = intermediates.as_ref().map(|intermediates| &*intermediates.0);
-    cryptography::verify(&certificate.0, intermediates, &authorities.0, &expected).map_err(|error| failed(NAME, error))?;
+    cryptography::verify(&certificate.0, intermediates, &authorities.0, &expected)
+        .map_err(|error| failed(NAME, error))?;
     Ok(true.into())
 }
 

@@ -14,14 +14,18 @@ pub(super) fn add(module: &mut Module) {
     three(module, "encrypt", encrypt);
     two(module, "decrypt", |_, key, value| decrypt(key, value, &"".into()));
     three(module, "decrypt", |_, key, value, additional| decrypt(key, value, additional));
-    rhai::FuncRegistration::new("fernet_key")
-        .set_into_module(module, |native: Native<'_>| crate::script::functions::options::placed(&native, fernet_key(&native)));
+    rhai::FuncRegistration::new("fernet_key").set_into_module(module, |native: Native<'_>| {
+        crate::script::functions::options::placed(&native, fernet_key(&native))
+    });
     two(module, "fernet_encrypt", fernet_encrypt);
     two(module, "fernet_decrypt", |native, key, token| fernet_decrypt(native, key, token, None));
-    three(module, "fernet_decrypt", |native, key, token, time_to_live| fernet_decrypt(native, key, token, Some(time_to_live)));
+    three(module, "fernet_decrypt", |native, key, token, time_to_live| {
+        fernet_decrypt(native, key, token, Some(time_to_live))
+    });
 }
 
-/// `crypto::encrypt(key, value, [additional])`: bytes of AES-GCM. Each call gives others, since the nonce, with which they begin, is random.
+/// `crypto::encrypt(key, value, [additional])`: bytes of AES-GCM. Each call gives others, since the nonce, with which
+/// they begin, is random.
 fn encrypt(native: &Native<'_>, key: &Dynamic, value: &Dynamic, additional: &Dynamic) -> Given {
     const NAME: &str = "crypto::encrypt";
     let (key, value) = (bytes(NAME, "the key", key)?, bytes(NAME, "the value", value)?);
@@ -53,18 +57,24 @@ fn fernet_encrypt(native: &Native<'_>, key: &Dynamic, value: &Dynamic) -> Given 
     Ok(key.encrypt(&value.0, Context::of(native)?.clock().now(), vector).into())
 }
 
-/// `crypto::fernet_decrypt(key, token, [time_to_live])`: the bytes of a token. Of several keys, that which fits is used.
+/// `crypto::fernet_decrypt(key, token, [time_to_live])`: the bytes of a token. Of several keys, that which fits is
+/// used.
 fn fernet_decrypt(native: &Native<'_>, keys: &Dynamic, token: &Dynamic, time_to_live: Option<&Dynamic>) -> Given {
     const NAME: &str = "crypto::fernet_decrypt";
     let token = bytes(NAME, "the token", token)?;
-    let time_to_live = time_to_live.map(time::duration).transpose()?.map(|duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX));
+    let time_to_live = time_to_live
+        .map(time::duration)
+        .transpose()?
+        .map(|duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX));
     let context = Context::of(native)?;
     if time_to_live.is_some() {
         context.varies(NAME)?;
     }
     let keys: Array = keys.as_array_ref().map_or_else(|_| vec![keys.clone()], |keys| keys.clone());
-    let keys: Result<Vec<Fernet>, Thrown> =
-        keys.iter().map(|key| Fernet::read(&bytes(NAME, "the key", key)?.0).map_err(|error| failed(NAME, error))).collect();
+    let keys: Result<Vec<Fernet>, Thrown> = keys
+        .iter()
+        .map(|key| Fernet::read(&bytes(NAME, "the key", key)?.0).map_err(|error| failed(NAME, error)))
+        .collect();
     let mut last = wrong(NAME, "there is no key");
     for key in keys? {
         match key.decrypt(&token.0, context.clock().now(), time_to_live) {

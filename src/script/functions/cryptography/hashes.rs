@@ -18,7 +18,8 @@ const HASHED: usize = 64 << 10;
 /// Adds the functions to `crypto::`.
 pub(super) fn add(module: &mut Module) {
     for name in ALGORITHMS {
-        FuncRegistration::new(name).set_into_module(module, move |native: Native<'_>, value: Dynamic| placed(&native, hash(name, &value)));
+        FuncRegistration::new(name)
+            .set_into_module(module, move |native: Native<'_>, value: Dynamic| placed(&native, hash(name, &value)));
     }
     two(module, "equal", |_, a, b| equal(a, b));
     three(module, "hmac", |_, name, key, value| hmac(name, key, value));
@@ -57,7 +58,8 @@ fn hmac(name: &Dynamic, key: &Dynamic, value: &Dynamic) -> Given {
     let (key, value) = (Bytes::of("crypto::hmac", "the key", key)?, Bytes::of("crypto::hmac", "the value", value)?);
     macro_rules! code {
         ($hash:ty) => {{
-            let mut code = Hmac::<$hash>::new_from_slice(&key.0).map_err(|_| wrong("crypto::hmac", "the key is too long"))?;
+            let mut code =
+                Hmac::<$hash>::new_from_slice(&key.0).map_err(|_| wrong("crypto::hmac", "the key is too long"))?;
             for piece in value.0.chunks(HASHED) {
                 bounded::pause()?;
                 code.update(piece);
@@ -79,6 +81,7 @@ fn hmac(name: &Dynamic, key: &Dynamic, value: &Dynamic) -> Given {
 
 /// `crypto::equal(a, b)`: whether two texts or bytes are equal, in a time that does not depend on where they differ.
 fn equal(a: &Dynamic, b: &Dynamic) -> Given {
-    let (a, b) = (Bytes::of("crypto::equal", "the first value", a)?, Bytes::of("crypto::equal", "the second value", b)?);
+    let (a, b) =
+        (Bytes::of("crypto::equal", "the first value", a)?, Bytes::of("crypto::equal", "the second value", b)?);
     Ok(bool::from(a.0.ct_eq(&b.0)).into())
 }

@@ -49,7 +49,8 @@ fn read_public(function: &str, key: &Dynamic) -> Result<PublicKey, Thrown> {
     public_key_of(&bytes(function, "the key", key)?.0).map_err(|error| failed(function, error))
 }
 
-/// `crypto::public_key(key, [#{format, comment}])`: the public key of a private key or a certificate, or a public key in another form.
+/// `crypto::public_key(key, [#{format, comment}])`: the public key of a private key or a certificate, or a public key
+/// in another form.
 fn public(key: &Dynamic, options: Option<&Dynamic>) -> Given {
     const NAME: &str = "crypto::public_key";
     let options = Options::read(NAME, &["comment", "format"], options)?;

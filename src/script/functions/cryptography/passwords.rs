@@ -31,15 +31,19 @@ pub(super) fn add(module: &mut Module) {
 fn bcrypt(native: &Native<'_>, password: &Dynamic, cost: Option<&Dynamic>) -> Given {
     const NAME: &str = "crypto::bcrypt";
     let cost = cost.map_or(Ok(BCRYPT_COST), |cost| {
-        let cost = cost.as_int().ok().and_then(|cost| u32::try_from(cost).ok()).filter(|cost| BCRYPT_COSTS.contains(cost));
-        cost.ok_or_else(|| wrong(NAME, format!("the cost is an integer from {} to {}", BCRYPT_COSTS.start(), BCRYPT_COSTS.end())))
+        let cost =
+            cost.as_int().ok().and_then(|cost| u32::try_from(cost).ok()).filter(|cost| BCRYPT_COSTS.contains(cost));
+        cost.ok_or_else(|| {
+            wrong(NAME, format!("the cost is an integer from {} to {}", BCRYPT_COSTS.start(), BCRYPT_COSTS.end()))
+        })
     })?;
     let (password, salt) = (bytes(NAME, "the password", password)?.0.to_vec(), random(native, NAME)?);
     let hash = aside::compute(native, NAME, move || cryptography::bcrypt(&password, cost, salt))?;
     Ok(hash.map_err(|error| failed(NAME, error))?.into())
 }
 
-/// `crypto::argon2(password, [#{memory, iterations, parallelism}])`: the hash of a password by Argon2id; `memory` is a number of KiB.
+/// `crypto::argon2(password, [#{memory, iterations, parallelism}])`: the hash of a password by Argon2id; `memory` is a
+/// number of KiB.
 fn argon2(native: &Native<'_>, password: &Dynamic, options: Option<&Dynamic>) -> Given {
     const NAME: &str = "crypto::argon2";
     let options = Options::read(NAME, &["iterations", "memory", "parallelism"], options)?;
@@ -67,6 +71,8 @@ fn argon2(native: &Native<'_>, password: &Dynamic, options: Option<&Dynamic>) ->
 fn verify(native: &Native<'_>, password: &Dynamic, hash: &Dynamic) -> Given {
     const NAME: &str = "crypto::verify_password";
     let (password, hash) = (bytes(NAME, "the password", password)?.0.to_vec(), text(NAME, "the hash", hash)?);
-    let is_same = aside::compute(native, NAME, move || cryptography::verify_password(&password, &hash, ARGON2_MEMORY, ARGON2_ITERATIONS))?;
+    let is_same = aside::compute(native, NAME, move || {
+        cryptography::verify_password(&password, &hash, ARGON2_MEMORY, ARGON2_ITERATIONS)
+    })?;
     Ok(is_same.map_err(|error| failed(NAME, error))?.into())
 }

@@ -54,7 +54,10 @@ fn sign(native: &Native<'_>, claims: &Dynamic, key: &Dynamic, options: Option<&D
     if let Some(expires_in) = expires_in {
         let now = context.clock().now().as_second();
         claims.entry("iat").or_insert_with(|| now.into());
-        claims.insert("exp".to_owned(), now.saturating_add(i64::try_from(expires_in.as_secs()).unwrap_or(i64::MAX)).into());
+        claims.insert(
+            "exp".to_owned(),
+            now.saturating_add(i64::try_from(expires_in.as_secs()).unwrap_or(i64::MAX)).into(),
+        );
     }
     let mut fields = match options.value("headers") {
         None | Some(Value::Null) => Claims::new(),
@@ -75,12 +78,15 @@ fn texts(options: &Options, key: &str) -> Result<Vec<String>, Thrown> {
     match options.value(key) {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::String(text)) => Ok(vec![text.clone()]),
-        Some(Value::Array(items)) => items.iter().map(|item| item.as_str().map(str::to_owned).ok_or_else(wrong)).collect(),
+        Some(Value::Array(items)) => {
+            items.iter().map(|item| item.as_str().map(str::to_owned).ok_or_else(wrong)).collect()
+        }
         Some(_) => Err(wrong()),
     }
 }
 
-/// `jwt::verify(token, key, [#{algorithms, audience, issuer, subject, required, leeway}])`: the claims of a token that is genuine and valid now.
+/// `jwt::verify(token, key, [#{algorithms, audience, issuer, subject, required, leeway}])`: the claims of a token that
+/// is genuine and valid now.
 fn verify(native: &Native<'_>, token: &Dynamic, key: &Dynamic, options: Option<&Dynamic>) -> Given {
     const NAME: &str = "jwt::verify";
     let context = Context::of(native)?;

@@ -44,7 +44,8 @@ pub(super) fn value(native: &NativeCallContext<'_>, request: &Request, answered:
 /// Text, or bytes if they are wanted or the body is not UTF-8.
 fn body(native: &NativeCallContext<'_>, body: Vec<u8>, wants_bytes: bool) -> Result<Dynamic, Thrown> {
     bounded::reserve(body.len())?;
-    let body = if wants_bytes { Err(body) } else { String::from_utf8(body).map_err(std::string::FromUtf8Error::into_bytes) };
+    let body =
+        if wants_bytes { Err(body) } else { String::from_utf8(body).map_err(std::string::FromUtf8Error::into_bytes) };
     match body {
         Ok(text) => {
             may_have_bytes(native, text.len())?;
@@ -74,5 +75,11 @@ pub(super) fn raised(request: &Request, answer: &HttpAnswer) -> Thrown {
     let details = json!({ "body": body.unwrap_or(Value::String(excerpt)) });
     let message = format!("{}: the server has answered with the status {}", request.title(), answer.status);
     let reason = Some(HttpProblem::Status.as_str().to_owned());
-    Failure { status: Some(answer.status), reason, details: Some(details), ..Failure::new(Meaning::Host("http"), message) }.into()
+    Failure {
+        status: Some(answer.status),
+        reason,
+        details: Some(details),
+        ..Failure::new(Meaning::Host("http"), message)
+    }
+    .into()
 }

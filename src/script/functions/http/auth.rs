@@ -52,7 +52,9 @@ impl Auth {
             return ClientCredentials::read(&request.function, &client).map(Self::Client);
         }
         let pair = auth.value("basic").and_then(|value| value.read_lock::<Array>().map(|pair| pair.clone()));
-        let pair = pair.filter(|pair| pair.len() == 2).ok_or_else(|| auth.wrong("basic", "an array of a name and a password"))?;
+        let pair = pair
+            .filter(|pair| pair.len() == 2)
+            .ok_or_else(|| auth.wrong("basic", "an array of a name and a password"))?;
         let [name, password] = [0, 1].map(|index| auth.item("basic", &pair[index]));
         let (name, password) = (name?, password?);
         if name.contains(&b':') {

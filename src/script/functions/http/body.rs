@@ -30,11 +30,18 @@ impl Body {
     ///
     /// # Errors
     /// If there are several, or one has no form.
-    pub(super) fn of(function: &str, argument: Option<&Dynamic>, options: &Given, context: &Context) -> Result<Self, Thrown> {
+    pub(super) fn of(
+        function: &str,
+        argument: Option<&Dynamic>,
+        options: &Given,
+        context: &Context,
+    ) -> Result<Self, Thrown> {
         let argument = argument.filter(|argument| !argument.is_unit());
         let given = [argument, options.value("body"), options.value("form"), options.value("multipart")];
         if given.iter().flatten().count() > 1 {
-            let text = format!("`{function}` has one body: the argument, or one of the options `body`, `form` and `multipart`");
+            let text = format!(
+                "`{function}` has one body: the argument, or one of the options `body`, `form` and `multipart`"
+            );
             return Err(Failure::argument(text).into());
         }
         match given {
@@ -87,9 +94,10 @@ fn items(value: &Dynamic) -> Vec<Dynamic> {
 
 fn field(function: &str, name: &str, value: &Dynamic) -> Result<String, Thrown> {
     if value.is_map() || value.is_array() || value.is::<Bytes>() {
-        return Err(
-            Failure::argument(format!("`{function}`: the field `{name}` of the form must be a plain value, or a list of them")).into()
-        );
+        return Err(Failure::argument(format!(
+            "`{function}`: the field `{name}` of the form must be a plain value, or a list of them"
+        ))
+        .into());
     }
     Ok(convert::shown(value))
 }
@@ -106,7 +114,9 @@ fn multipart(function: &str, entries: &Map, context: &Context) -> Result<Body, T
             };
             let part = Given::options(function, &["content", "filename", "type"], Some(&part.into()))?;
             let content = match part.value("content") {
-                Some(content) if content.is_string() || content.is::<Bytes>() => part.bytes("content")?.unwrap_or_default(),
+                Some(content) if content.is_string() || content.is::<Bytes>() => {
+                    part.bytes("content")?.unwrap_or_default()
+                }
                 Some(content) => field(function, name, content)?.into_bytes(),
                 None => return Err(part.wrong("content", "given for each part of `multipart`")),
             };

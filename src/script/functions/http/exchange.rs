@@ -96,7 +96,10 @@ fn send(
     let waited = title.clone();
     let _waiting = context.budget().waiting_for(move || format!("the answer to {waited}"));
     let answered = wait_in(context, async move { tokio::time::timeout(limit, client.send(sent)).await })?;
-    let late = |_| HttpError { problem: HttpProblem::Timeout, message: format!("no answer within {} seconds", limit.as_secs_f64()) };
+    let late = |_| HttpError {
+        problem: HttpProblem::Timeout,
+        message: format!("no answer within {} seconds", limit.as_secs_f64()),
+    };
     let answered = answered.map_err(late).flatten();
     Ok(answered.map_err(|error| HttpError { message: format!("{title}: {}", error.message), ..error }))
 }

@@ -39,7 +39,9 @@ impl Given {
     /// If it has another type.
     pub(super) fn part(&self, key: &str, known: &[&str]) -> Result<Option<Self>, Thrown> {
         let Some(entries) = self.map(key)? else { return Ok(None) };
-        Self { function: self.function.clone(), noun: format!("{}{key}.", self.noun), entries }.with_known(known).map(Some)
+        Self { function: self.function.clone(), noun: format!("{}{key}.", self.noun), entries }
+            .with_known(known)
+            .map(Some)
     }
 
     /// Returns the map of an option, with any keys.
@@ -55,7 +57,12 @@ impl Given {
         match self.entries.keys().find(|key| !known.contains(&key.as_str())) {
             None => Ok(self),
             Some(unknown) => {
-                let text = format!("`{}` has no option `{}{unknown}`: there are {}", self.function, self.noun, known.join(", "));
+                let text = format!(
+                    "`{}` has no option `{}{unknown}`: there are {}",
+                    self.function,
+                    self.noun,
+                    known.join(", ")
+                );
                 Err(Failure::argument(text).into())
             }
         }
@@ -115,7 +122,8 @@ impl Given {
     /// If it has another type.
     pub(super) fn bytes(&self, key: &str) -> Result<Option<Vec<u8>>, Thrown> {
         let Some(value) = self.value(key) else { return Ok(None) };
-        Bytes::of(&self.function, &format!("the option `{}{key}`", self.noun), value).map(|bytes| Some(bytes.0.to_vec()))
+        Bytes::of(&self.function, &format!("the option `{}{key}`", self.noun), value)
+            .map(|bytes| Some(bytes.0.to_vec()))
     }
 
     /// Returns a boolean.
@@ -132,7 +140,8 @@ impl Given {
     /// If it has another type.
     pub(super) fn count(&self, key: &str, default: usize, max: usize) -> Result<usize, Thrown> {
         let Some(value) = self.value(key) else { return Ok(default) };
-        let number = value.as_int().ok().and_then(|number| usize::try_from(number).ok()).filter(|number| *number <= max);
+        let number =
+            value.as_int().ok().and_then(|number| usize::try_from(number).ok()).filter(|number| *number <= max);
         number.ok_or_else(|| self.wrong(key, &format!("an integer from 0 to {max}")))
     }
 
@@ -153,7 +162,9 @@ impl Given {
         let Some(value) = self.value(key) else { return Ok(None) };
         let bytes = match value.as_int() {
             Ok(bytes) => Some(bytes as f64),
-            Err(_) => value.as_immutable_string_ref().ok().and_then(|text| Quantity::parse(&text).ok()).map(Quantity::as_f64),
+            Err(_) => {
+                value.as_immutable_string_ref().ok().and_then(|text| Quantity::parse(&text).ok()).map(Quantity::as_f64)
+            }
         };
         let bytes = bytes.filter(|bytes| *bytes >= 0.0).map(|bytes| bytes as usize);
         bytes.map(Some).ok_or_else(|| self.wrong(key, "a number of bytes, or a text such as \"8Mi\""))

@@ -109,7 +109,9 @@ impl ClientCredentials {
         let now = context.clock().now();
         let Answered { answer, .. } = exchange::perform(context, &sent, &|_| Ok(auth.clone()))?;
         let content = serde_json::from_slice::<Value>(&answer.body).unwrap_or_default();
-        let token = content["access_token"].as_str().filter(|token| !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()));
+        let token = content["access_token"]
+            .as_str()
+            .filter(|token| !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()));
         let Some(token) = token.filter(|_| answer.status == 200) else {
             let why = content["error"].as_str().map(|why| format!(", {why}")).unwrap_or_default();
             let message = format!("{}: the server gives no token (status {}{why})", sent.title(), answer.status);

@@ -60,7 +60,8 @@ impl Pages {
             return url.join(&next).map(Some).map_err(unreadable);
         }
         let mut following = url.clone();
-        let others: Vec<(String, String)> = url.query_pairs().into_owned().filter(|(name, _)| *name != self.param).collect();
+        let others: Vec<(String, String)> =
+            url.query_pairs().into_owned().filter(|(name, _)| *name != self.param).collect();
         following.query_pairs_mut().clear().extend_pairs(others).append_pair(&self.param, &next);
         Ok(Some(following))
     }
@@ -89,7 +90,8 @@ pub(super) fn collect(
         bounded::pause()?;
         let Parsed(content) = parsed.map_err(|_| failed("the page is no JSON"))?;
         let items = pages.items.as_deref().map_or(&content, |path| at(&content, path));
-        let items = items.as_array().ok_or_else(|| failed("the page has no list of items: the option `items` is its path"))?;
+        let items =
+            items.as_array().ok_or_else(|| failed("the page has no list of items: the option `items` is its path"))?;
         if max_items > 0 && all.len() + items.len() > max_items {
             return Err(bounded::refused(Limit::ArraySize));
         }

@@ -53,7 +53,8 @@ impl Hop {
             return Ok(None);
         }
         let Some(location) = answer.header("location") else { return Ok(None) };
-        let mut url = self.url.join(location).map_err(|error| format!("the address of the redirect cannot be read: {error}"))?;
+        let mut url =
+            self.url.join(location).map_err(|error| format!("the address of the redirect cannot be read: {error}"))?;
         if !matches!(url.scheme(), "http" | "https") || !url.username().is_empty() || url.password().is_some() {
             return Err("the redirect leads to an address that is not plain HTTP".to_owned());
         }
@@ -64,13 +65,15 @@ impl Hop {
             301 | 302 => self.method == "POST",
             _ => false,
         };
-        let (method, body) = if becomes_get { ("GET".to_owned(), Vec::new()) } else { (self.method.clone(), self.body.clone()) };
+        let (method, body) =
+            if becomes_get { ("GET".to_owned(), Vec::new()) } else { (self.method.clone(), self.body.clone()) };
         let mut headers = self.headers.clone();
         if becomes_get {
             headers.retain(|(name, _)| !name.starts_with("content-"));
         }
         let is_same = url.origin() == self.url.origin();
-        let next = Self { method, url, headers, body, connection: Arc::clone(&self.connection), is_trusted: self.is_trusted };
+        let next =
+            Self { method, url, headers, body, connection: Arc::clone(&self.connection), is_trusted: self.is_trusted };
         Ok(Some(if is_same { next } else { next.without_credentials() }))
     }
 }

@@ -46,8 +46,17 @@ const REDIRECTS: usize = 10;
 const RETRIES: usize = 2;
 
 /// Headers that the client writes itself: others would let one request look like two, or like one to another host.
-const OWN_HEADERS: [&str; 9] =
-    ["connection", "content-length", "expect", "host", "keep-alive", "proxy-authorization", "te", "transfer-encoding", "upgrade"];
+const OWN_HEADERS: [&str; 9] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-authorization",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
 
 /// A request, with how it is sent.
 pub(super) struct Request {
@@ -98,7 +107,8 @@ impl Request {
         if !has(&headers, "user-agent") {
             headers.push(("user-agent".to_owned(), concat!("kopfd/", env!("CARGO_PKG_VERSION")).to_owned()));
         }
-        let is_idempotent = options.flag("idempotent", matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE"))?;
+        let is_idempotent =
+            options.flag("idempotent", matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE"))?;
         let most = context.budget().memory() / 4;
         let max_bytes = options.size("limit")?.unwrap_or(max_text.min(most));
         if max_bytes > most {
@@ -152,7 +162,11 @@ fn headers(function: &str, options: &Given) -> Result<Vec<(String, String)>, Thr
     for key in given.keys() {
         let name = key.to_ascii_lowercase();
         if name.is_empty() || !name.bytes().all(is_token_byte) {
-            return Err(Failure::argument(format!("`{function}`: `{}` is no name of a header", bounded::shortened(key))).into());
+            return Err(Failure::argument(format!(
+                "`{function}`: `{}` is no name of a header",
+                bounded::shortened(key)
+            ))
+            .into());
         }
         if OWN_HEADERS.contains(&name.as_str()) {
             return Err(Failure::argument(format!("`{function}`: the header `{key}` cannot be set")).into());
@@ -178,7 +192,9 @@ fn connection(context: &Context, function: &str, options: &Given) -> Result<Http
         Some(_) => {
             let written = options.text("proxy")?.unwrap_or_default();
             let url = Url::parse(&written).ok().filter(|url| url.scheme() == "http" && url.has_host());
-            ProxyChoice::Given(url.ok_or_else(|| options.wrong("proxy", "`false`, or an address that begins with http://"))?)
+            ProxyChoice::Given(
+                url.ok_or_else(|| options.wrong("proxy", "`false`, or an address that begins with http://"))?,
+            )
         }
     };
     if let ProxyChoice::Given(url) = &proxy {

@@ -69,7 +69,9 @@ mod tests {
     #[test]
     fn retry_after_is_seconds_or_a_date() {
         let now = "2020-01-01T00:00:00Z".parse().unwrap();
-        for (text, seconds) in [("7", Some(7)), ("Wed, 01 Jan 2020 00:00:30 GMT", Some(30)), ("Tue, 31 Dec 2019 00:00:00 GMT", Some(0))] {
+        for (text, seconds) in
+            [("7", Some(7)), ("Wed, 01 Jan 2020 00:00:30 GMT", Some(30)), ("Tue, 31 Dec 2019 00:00:00 GMT", Some(0))]
+        {
             assert_eq!(retry_after(text, now).map(|pause| pause.as_secs()), seconds, "{text}");
         }
         assert_eq!(retry_after("soon", now), None);

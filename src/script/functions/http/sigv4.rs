@@ -37,11 +37,19 @@ impl Signer {
     /// # Errors
     /// If a part is missing or invalid.
     pub(super) fn read(aws: &Given) -> Result<Self, Thrown> {
-        let [access_key, secret_key, region, service] =
-            ["access_key", "secret_key", "region", "service"].map(|key| aws.required(key).map(|text| text.trim().to_owned()));
+        let [access_key, secret_key, region, service] = ["access_key", "secret_key", "region", "service"]
+            .map(|key| aws.required(key).map(|text| text.trim().to_owned()));
         let session_token = aws.secret("session_token")?.map(|token| token.trim().to_owned());
-        let signer = Self { access_key: access_key?, secret_key: secret_key?, session_token, region: region?, service: service? };
-        for (key, text) in [("access_key", &signer.access_key), ("region", &signer.region), ("service", &signer.service)] {
+        let signer = Self {
+            access_key: access_key?,
+            secret_key: secret_key?,
+            session_token,
+            region: region?,
+            service: service?,
+        };
+        for (key, text) in
+            [("access_key", &signer.access_key), ("region", &signer.region), ("service", &signer.service)]
+        {
             if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic() && !b"/,".contains(&byte)) {
                 return Err(aws.wrong(key, "a word"));
             }
@@ -81,14 +89,18 @@ impl Signer {
             .fold(format!("AWS4{}", self.secret_key).into_bytes(), |key, part| mac(&key, part));
         let signature = hexadecimal(&mac(&key, &text));
         let credential = format!("Credential={}/{scope}", self.access_key);
-        added.push(("authorization".to_owned(), format!("AWS4-HMAC-SHA256 {credential}, SignedHeaders={names}, Signature={signature}")));
+        added.push((
+            "authorization".to_owned(),
+            format!("AWS4-HMAC-SHA256 {credential}, SignedHeaders={names}, Signature={signature}"),
+        ));
         added
     }
 
     /// All services but S3 expect the encoded path to be encoded once more.
     fn path(&self, url: &Url) -> String {
         let segments = url.path().split('/').map(|segment| {
-            let bytes: Vec<u8> = if self.service == "s3" { percent_decode_str(segment).collect() } else { segment.into() };
+            let bytes: Vec<u8> =
+                if self.service == "s3" { percent_decode_str(segment).collect() } else { segment.into() };
             percent_encode(&bytes, RESERVED).to_string()
         });
         segments.collect::<Vec<_>>().join("/")
@@ -156,9 +168,23 @@ mod tests {
         for (service, method, url, header, body, expected) in [
             ("service", "GET", base, None, "", "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31"),
             ("service", "POST", base, None, "", "5da7c1a2acd57cee7505fc6676e4e544621c30862966e37dddb68e92efbe5d6b"),
-            ("service", "GET", &unreserved, None, "", "07ef7494c76fa4850883e2b006601f940f8a34d404d0cfa977f52a65bbf5f24f"),
+            (
+                "service",
+                "GET",
+                &unreserved,
+                None,
+                "",
+                "07ef7494c76fa4850883e2b006601f940f8a34d404d0cfa977f52a65bbf5f24f",
+            ),
             ("service", "GET", &query, None, "", "b97d918cfa904a5beff61c982a1b6f458b799221646efd99d3219ec94cdf2500"),
-            ("service", "POST", base, form, "Param1=value1", "ff11897932ad3f4e8b18135d722051e5ac45fc38421b1da7b9d196a0fe09473a"),
+            (
+                "service",
+                "POST",
+                base,
+                form,
+                "Param1=value1",
+                "ff11897932ad3f4e8b18135d722051e5ac45fc38421b1da7b9d196a0fe09473a",
+            ),
             (
                 "iam",
                 "GET",

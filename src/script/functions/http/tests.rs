@@ -59,7 +59,8 @@ async fn run_as(mode: Mode, script: &str, answers: Answers) -> (Result<Value, St
     let client: Arc<dyn HttpClient> = Arc::<Recorder>::clone(&recorder);
     let http = ["api.example.com", "*.example.org", "127.0.0.1:8080"].map(str::to_owned).to_vec();
     let allow = Allow { http, ..Allow::default() };
-    let environment = Environment { outside: Outside { http: Some(client), ..Outside::default() }, allow, ..environment() };
+    let environment =
+        Environment { outside: Outside { http: Some(client), ..Outside::default() }, allow, ..environment() };
     let budget = Rc::new(Budget::new(&Limits { api_calls: 20, ..Limits::default() }, Stop::new()));
     let begun = Instant::now();
     let ended = run_in(Context::new(Rc::new(environment), budget, mode), script).await;
@@ -84,7 +85,11 @@ async fn error(script: &str) -> String {
 
 /// Returns the properties of the error that a script catches.
 async fn caught(call: &str, answers: Answers) -> Value {
-    value(&format!("let c = (); try {{ {call}; }} catch (e) {{ c = [e.kind, e.reason, e.status, e.message]; }} c"), answers).await
+    value(
+        &format!("let c = (); try {{ {call}; }} catch (e) {{ c = [e.kind, e.reason, e.status, e.message]; }} c"),
+        answers,
+    )
+    .await
 }
 
 fn header<'r>(request: &'r HttpRequest, name: &str) -> Option<&'r str> {
@@ -114,16 +119,22 @@ async fn only_listed_hosts_are_asked() {
         "https://example.org",
         "http://localhost",
     ] {
-        let (ended, requests, _) =
-            run(&format!("let c = (); try {{ http::get(\"{url}\"); }} catch (e) {{ c = [e.kind, e.reason, e.message]; }} c"), Vec::new())
-                .await;
+        let (ended, requests, _) = run(
+            &format!(
+                "let c = (); try {{ http::get(\"{url}\"); }} catch (e) {{ c = [e.kind, e.reason, e.message]; }} c"
+            ),
+            Vec::new(),
+        )
+        .await;
         let ended = ended.unwrap();
         assert_eq!((&ended[0], &ended[1]), (&json!("http"), &json!("Forbidden")), "{url}");
         assert!(ended[2].as_str().unwrap().contains("is not listed under `allow.http`"), "{ended}");
         assert!(!ended[2].as_str().unwrap().contains("password"), "{ended}");
         assert!(requests.is_empty());
     }
-    for url in ["https://api.example.com", "https://a.b.example.org/", "http://127.0.0.1:8080/", "http://2130706433:8080"] {
+    for url in
+        ["https://api.example.com", "https://a.b.example.org/", "http://127.0.0.1:8080/", "http://2130706433:8080"]
+    {
         assert_eq!(run(&format!("http::get(\"{url}\").status"), Vec::new()).await.0, Ok(json!(200)), "{url}");
     }
 }
@@ -175,7 +186,11 @@ async fn bodies_are_json_text_bytes_or_forms() {
     let script = "http::post(\"https://api.example.com\", (), #{multipart: #{a: 1, f: #{filename: \"x\\\"y\", type: \"text/csv\", content: \"z\"}}})";
     let (ended, requests, _) = run(script, Vec::new()).await;
     ended.unwrap();
-    let boundary = header(&requests[0], "content-type").unwrap().strip_prefix("multipart/form-data; boundary=").unwrap().to_owned();
+    let boundary = header(&requests[0], "content-type")
+        .unwrap()
+        .strip_prefix("multipart/form-data; boundary=")
+        .unwrap()
+        .to_owned();
     let body = String::from_utf8(requests[0].body.clone()).unwrap().replace(&boundary, "B");
     assert_eq!(
         body,
@@ -191,7 +206,8 @@ async fn credentials_become_headers() {
         ("#{bearer: to_bytes(\"abc\\n\")}", "Bearer abc"),
         ("#{basic: [\"user\", to_bytes(\"p:w\")]}", "Basic dXNlcjpwOnc="),
     ] {
-        let (ended, requests, _) = run(&format!("http::get(\"https://api.example.com\", #{{auth: {auth}}})"), Vec::new()).await;
+        let (ended, requests, _) =
+            run(&format!("http::get(\"https://api.example.com\", #{{auth: {auth}}})"), Vec::new()).await;
         ended.unwrap();
         assert_eq!(header(&requests[0], "authorization"), Some(expected), "{auth}");
     }
@@ -205,20 +221,32 @@ async fn credentials_become_headers() {
 #[tokio::test(start_paused = true)]
 async fn redirects_are_followed_to_listed_hosts_only_and_other_hosts_get_no_credentials() {
     let to = |status, location| with(status, &[("location", location)], "");
-    let script =
-        "http::post(\"https://api.example.com/a\", \"body\", #{headers: #{\"X-Key\": \"k\", Accept: \"x/y\"}, auth: #{bearer: \"t\"}}).url";
+    let script = "http::post(\"https://api.example.com/a\", \"body\", #{headers: #{\"X-Key\": \"k\", Accept: \"x/y\"}, auth: #{bearer: \"t\"}}).url";
     let (ended, requests, _) =
-        run(script, vec![to(307, "/b"), to(308, "https://x.example.org/c"), to(303, "https://api.example.com/d")]).await;
+        run(script, vec![to(307, "/b"), to(308, "https://x.example.org/c"), to(303, "https://api.example.com/d")])
+            .await;
     assert_eq!(ended, Ok(json!("https://api.example.com/d")));
-    let shown: Vec<_> =
-        requests.iter().map(|request| format!("{} {} {}", request.method, request.url.path(), request.body.len())).collect();
+    let shown: Vec<_> = requests
+        .iter()
+        .map(|request| format!("{} {} {}", request.method, request.url.path(), request.body.len()))
+        .collect();
     assert_eq!(shown, ["POST /a 4", "POST /b 4", "POST /c 4", "GET /d 0"]);
-    let secrets =
-        |request| (header(request, "authorization").is_some(), header(request, "x-key").is_some(), header(request, "accept").is_some());
+    let secrets = |request| {
+        (
+            header(request, "authorization").is_some(),
+            header(request, "x-key").is_some(),
+            header(request, "accept").is_some(),
+        )
+    };
     assert_eq!(requests.iter().map(secrets).collect::<Vec<_>>()[..2], [(true, true, true); 2]);
-    assert_eq!(requests.iter().map(secrets).collect::<Vec<_>>()[2..], [(false, false, true); 2], "also after the way back");
+    assert_eq!(
+        requests.iter().map(secrets).collect::<Vec<_>>()[2..],
+        [(false, false, true); 2],
+        "also after the way back"
+    );
 
-    let forbidden = caught("http::get(\"https://api.example.com\")", vec![to(302, "http://169.254.169.254/latest")]).await;
+    let forbidden =
+        caught("http::get(\"https://api.example.com\")", vec![to(302, "http://169.254.169.254/latest")]).await;
     assert_eq!((&forbidden[0], &forbidden[1]), (&json!("http"), &json!("Forbidden")));
     let redirect = caught("http::get(\"https://api.example.com\")", vec![to(302, "file:///etc/passwd")]).await;
     assert_eq!(redirect[1], "Redirect");
@@ -232,11 +260,13 @@ async fn redirects_are_followed_to_listed_hosts_only_and_other_hosts_get_no_cred
 #[tokio::test(start_paused = true)]
 async fn what_may_be_repeated_is_repeated_with_pauses() {
     let (ended, requests, seconds) =
-        run("http::get(\"https://api.example.com\").status", vec![with(503, &[], ""), failed(HttpProblem::Connect)]).await;
+        run("http::get(\"https://api.example.com\").status", vec![with(503, &[], ""), failed(HttpProblem::Connect)])
+            .await;
     assert_eq!((ended, requests.len()), (Ok(json!(200)), 3));
     assert!((2..=4).contains(&seconds), "{seconds}");
     let wait = |value| with(429, &[("retry-after", value)], "");
-    let (ended, requests, seconds) = run("http::put(\"https://api.example.com\", 1).status", vec![wait("40"), wait("3")]).await;
+    let (ended, requests, seconds) =
+        run("http::put(\"https://api.example.com\", 1).status", vec![wait("40"), wait("3")]).await;
     assert_eq!((ended, requests.len(), seconds), (Ok(json!(200)), 3, 43));
     let (ended, requests, seconds) = run("http::get(\"https://api.example.com\").status", vec![wait("61")]).await;
     assert_eq!((ended, requests.len(), seconds), (Ok(json!(429)), 1, 0), "the handler decides about longer pauses");
@@ -245,7 +275,8 @@ async fn what_may_be_repeated_is_repeated_with_pauses() {
         ("http::post(\"https://api.example.com\", 1, #{idempotent: true}).status", 3),
         ("http::get(\"https://api.example.com\", #{retries: 0}).status", 1),
     ] {
-        let (ended, requests, _) = run(script, vec![with(503, &[], ""), with(503, &[], ""), with(503, &[], ""), with(503, &[], "")]).await;
+        let (ended, requests, _) =
+            run(script, vec![with(503, &[], ""), with(503, &[], ""), with(503, &[], ""), with(503, &[], "")]).await;
         assert_eq!((ended, requests.len()), (Ok(json!(503)), expected), "{script}");
     }
     let unreached = vec![failed(HttpProblem::Connect), failed(HttpProblem::Broken)];
@@ -274,7 +305,10 @@ async fn statuses_of_errors_are_thrown_if_the_script_asks_for_it() {
     let answer = || vec![with(422, &[], "{\"why\": 1}")];
     assert_eq!(value("http::get(\"https://api.example.com\").status", answer()).await, 422);
     let raised = caught("http::get(\"https://api.example.com\", #{raise: true})", answer()).await;
-    assert_eq!(raised, json!(["http", "Status", 422, "GET https://api.example.com/: the server has answered with the status 422"]));
+    assert_eq!(
+        raised,
+        json!(["http", "Status", 422, "GET https://api.example.com/: the server has answered with the status 422"])
+    );
     let details = value(
         "let c = (); try { http::get(\"https://api.example.com\", #{raise: true}); } catch (e) { c = e.details.body.why; } c",
         answer(),
@@ -285,7 +319,8 @@ async fn statuses_of_errors_are_thrown_if_the_script_asks_for_it() {
 
 #[tokio::test(start_paused = true)]
 async fn requests_count_as_calls_of_the_api() {
-    let (ended, requests, _) = run("try { loop { http::get(\"https://api.example.com\"); } } catch {} 42", Vec::new()).await;
+    let (ended, requests, _) =
+        run("try { loop { http::get(\"https://api.example.com\"); } } catch {} 42", Vec::new()).await;
     assert!(ended.is_err());
     assert_eq!(requests.len(), 20);
 }
@@ -303,7 +338,8 @@ async fn expressions_transformations_and_the_top_level_cannot_send_requests() {
 #[tokio::test(start_paused = true)]
 async fn an_endless_wait_ends_with_the_call() {
     let begun = Instant::now();
-    let (ended, ..) = run("try { http::get(\"https://api.example.com\", #{timeout: \"9h\"}) } catch {} 42", vec![None]).await;
+    let (ended, ..) =
+        run("try { http::get(\"https://api.example.com\", #{timeout: \"9h\"}) } catch {} 42", vec![None]).await;
     assert!(ended.is_err());
     assert!(begun.elapsed() <= Duration::from_secs(3_601));
 }
@@ -320,8 +356,9 @@ async fn pages_are_read_by_links_and_by_cursors() {
     assert!(header(&requests[1], "authorization").is_some());
 
     let script = "http::pages(\"https://api.example.com/x?a=1&after=0\", #{items: \"data.list\", cursor: \"meta.next\", param: \"after\"})";
-    let page =
-        |next: &str, item: &str| with(200, &[JSON], &format!("{{\"data\": {{\"list\": [{item}]}}, \"meta\": {{\"next\": {next}}}}}"));
+    let page = |next: &str, item: &str| {
+        with(200, &[JSON], &format!("{{\"data\": {{\"list\": [{item}]}}, \"meta\": {{\"next\": {next}}}}}"))
+    };
     let (ended, requests, _) = run(script, vec![page("\"b c\"", "1"), page("7", "2"), page("null", "3")]).await;
     assert_eq!(ended, Ok(json!([1, 2, 3])));
     assert_eq!(requests[1].url.query(), Some("a=1&after=b+c"));
@@ -331,8 +368,11 @@ async fn pages_are_read_by_links_and_by_cursors() {
     let script = "http::pages(\"https://api.example.com/\", #{auth: #{bearer: \"t\"}, headers: #{\"X-Key\": \"k\"}})";
     let (_, requests, _) = run(script, vec![with(200, &[elsewhere], "[]"), with(200, &[], "[]")]).await;
     assert_eq!((header(&requests[1], "authorization"), header(&requests[1], "x-key")), (None, None));
-    let forbidden =
-        caught("http::pages(\"https://api.example.com/\")", vec![with(200, &[("link", "<http://evil.com>; rel=next")], "[]")]).await;
+    let forbidden = caught(
+        "http::pages(\"https://api.example.com/\")",
+        vec![with(200, &[("link", "<http://evil.com>; rel=next")], "[]")],
+    )
+    .await;
     assert_eq!(forbidden[1], "Forbidden");
 }
 
@@ -374,7 +414,10 @@ async fn a_token_of_a_client_is_kept_until_it_expires_or_is_refused() {
     let call = "http::get(\"https://api.example.com/\", #{auth: #{oauth2: #{url: \"https://login.example.org/token\", id: \"me\", secret: \"hush\"}}})";
     let failed = caught(call, vec![refused]).await;
     assert_eq!(failed[2], 400);
-    assert_eq!(failed[3], "POST https://login.example.org/token: the server gives no token (status 400, invalid_client)");
+    assert_eq!(
+        failed[3],
+        "POST https://login.example.org/token: the server gives no token (status 400, invalid_client)"
+    );
     let unlisted = call.replace("login.example.org", "login.evil.com");
     assert_eq!(caught(&unlisted, Vec::new()).await[1], "Forbidden");
 }

@@ -77,12 +77,15 @@ impl Registry for InModule<'_> {
     }
 
     fn three(&mut self, name: &str, function: HostFunction<3>) {
-        let call = move |native: Native<'_>, a: Dynamic, b: Dynamic, c: Dynamic| run(&native, None, function, [a, b, c]);
+        let call =
+            move |native: Native<'_>, a: Dynamic, b: Dynamic, c: Dynamic| run(&native, None, function, [a, b, c]);
         FuncRegistration::new(name).set_into_module(self.0, call);
     }
 
     fn four(&mut self, name: &str, function: HostFunction<4>) {
-        let call = move |native: Native<'_>, a: Dynamic, b: Dynamic, c: Dynamic, d: Dynamic| run(&native, None, function, [a, b, c, d]);
+        let call = move |native: Native<'_>, a: Dynamic, b: Dynamic, c: Dynamic, d: Dynamic| {
+            run(&native, None, function, [a, b, c, d])
+        };
         FuncRegistration::new(name).set_into_module(self.0, call);
     }
 
@@ -112,7 +115,8 @@ impl Caller<'_> {
         self.require(target, subresource)?;
         let api = self.api()?;
         let fields = self.written_fields(&operation);
-        let request = ApiRequest { resource: Arc::clone(&target.resource), namespace: target.namespace.clone(), operation };
+        let request =
+            ApiRequest { resource: Arc::clone(&target.resource), namespace: target.namespace.clone(), operation };
         // Log lines of the request belong to the handled object.
         let sent = async move { api.send(request).await }.instrument(self.context.span().clone());
         let answer = wait_in(&self.context, sent)?.map_err(|error| self.failed(target, error))?;
@@ -148,13 +152,20 @@ impl Caller<'_> {
         let Some(function) = self.function().filter(|_| self.other.is_none()) else { return Ok(()) };
         let handled = self.context.subject().and_then(Subject::resource).map(AsRef::as_ref);
         let (namespace, resource) = (target.namespace.as_deref(), &*target.resource);
-        let wanted = Wanted { function, target: rights::Target { resource, subresource, name: target.name(), namespace }, handled };
+        let wanted = Wanted {
+            function,
+            target: rights::Target { resource, subresource, name: target.name(), namespace },
+            handled,
+        };
         if self.context.permissions().permit(&wanted) {
             return Ok(());
         }
         let subresource = subresource.map(|subresource| format!("/{subresource}")).unwrap_or_default();
         let verbs = function.verbs().join(", ");
-        let rule = format!("{{verbs: [{verbs}], groups: [{:?}], resources: [{}{subresource}]}}", resource.group, resource.plural);
+        let rule = format!(
+            "{{verbs: [{verbs}], groups: [{:?}], resources: [{}{subresource}]}}",
+            resource.group, resource.plural
+        );
         let message = format!(
             "{} {target}: kopfd refuses the request before it is sent: it is neither seen in the scripts nor declared under `allow.k8s`, \
              as in `{rule}`",
@@ -169,7 +180,9 @@ impl Caller<'_> {
         match operation {
             _ if !is_of_cycle || self.other.is_some() => None,
             Operation::Patch { patch: Value::Object(patch), .. } => Some(fields(patch)),
-            Operation::Patch { .. } | Operation::Update { .. } | Operation::Apply { .. } => Some(vec![self.name.clone()]),
+            Operation::Patch { .. } | Operation::Update { .. } | Operation::Apply { .. } => {
+                Some(vec![self.name.clone()])
+            }
             Operation::Get { .. }
             | Operation::List { .. }
             | Operation::Create { .. }
@@ -184,7 +197,9 @@ impl Caller<'_> {
         let Some(body) = self.context.subject().and_then(Subject::body) else { return };
         let uid = answer.pointer("/metadata/uid").and_then(Value::as_str);
         let version = answer.pointer("/metadata/resourceVersion").and_then(Value::as_str);
-        if let Some(version) = version.filter(|version| uid.is_some() && uid == body.uid() && body.resource_version() != Some(version)) {
+        if let Some(version) =
+            version.filter(|version| uid.is_some() && uid == body.uid() && body.resource_version() != Some(version))
+        {
             self.context.budget().note_self_write(SelfWrite { version: version.to_owned(), fields });
         }
     }

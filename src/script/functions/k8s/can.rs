@@ -18,8 +18,8 @@ pub(super) fn register(to: &mut impl Registry) {
     to.three("can", |call, given| can(call, &given[..]));
 }
 
-/// `k8s::can(verb, kind, [#{name, namespace, subresource}])`: whether the account of the operator may do it. The namespace is that of the
-/// handled object; `namespace: ""` asks about all.
+/// `k8s::can(verb, kind, [#{name, namespace, subresource}])`: whether the account of the operator may do it. The
+/// namespace is that of the handled object; `namespace: ""` asks about all.
 fn can(call: &Caller<'_>, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
     let [verb, kind, rest @ ..] = given else { return Err(call.wrong("it takes a verb and a kind")) };
     let (verb, kind) = (text(&call.name, "the verb", verb)?, text(&call.name, "the kind", kind)?);
@@ -43,9 +43,11 @@ fn can(call: &Caller<'_>, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
     let object = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": asked},
     });
-    let request = ApiRequest { resource: Arc::new(reviews()), namespace: None, operation: Operation::Create { object } };
+    let request =
+        ApiRequest { resource: Arc::new(reviews()), namespace: None, operation: Operation::Create { object } };
     let api = call.api()?;
-    let answer = wait_in(&call.context, async move { api.send(request).await })?.map_err(|error| call.failed(&target, error))?;
+    let answer =
+        wait_in(&call.context, async move { api.send(request).await })?.map_err(|error| call.failed(&target, error))?;
     match answer.pointer("/status/allowed").and_then(Value::as_bool) {
         Some(is_allowed) => Ok(is_allowed.into()),
         None => Err(call.failed(&target, targets::unexpected("the answer does not say whether it is allowed"))),

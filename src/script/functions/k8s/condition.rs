@@ -28,8 +28,8 @@ pub(super) enum Condition {
 }
 
 impl Condition {
-    /// Reads the forms of kubectl: `Ready`, `Ready=False`, `condition=Ready`, `jsonpath={.status.phase}=Running`, `create`, `delete`; and a
-    /// JSONPath that begins with `$`.
+    /// Reads the forms of kubectl: `Ready`, `Ready=False`, `condition=Ready`, `jsonpath={.status.phase}=Running`,
+    /// `create`, `delete`; and a JSONPath that begins with `$`.
     ///
     /// # Errors
     /// If the text has none of these forms.
@@ -48,7 +48,8 @@ impl Condition {
             _ => {}
         }
         let (name, value) = named.unwrap_or(text).split_once('=').unwrap_or((named.unwrap_or(text), "True"));
-        let is_word = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-._/".contains(c));
+        let is_word =
+            |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-._/".contains(c));
         if is_word(name) && is_word(value) && name.starts_with(|first: char| first.is_ascii_alphabetic()) {
             return Ok(Self::Status { name: name.to_owned(), value: value.to_owned() });
         }
@@ -82,7 +83,8 @@ impl Condition {
         Ok(Self::Path { path: path.to_owned(), value: value.map(|value| value.trim_matches(['\'', '"']).to_owned()) })
     }
 
-    /// Tells whether an object fulfils a condition that needs no JSONPath; `None` stands for no object. A JSONPath is evaluated by `nodes`.
+    /// Tells whether an object fulfils a condition that needs no JSONPath; `None` stands for no object. A JSONPath is
+    /// evaluated by `nodes`.
     ///
     /// # Errors
     /// Those of `nodes`.
@@ -146,8 +148,11 @@ mod tests {
     use crate::object::path;
 
     fn holds(condition: &str, object: &Value) -> bool {
-        let nodes = |path: &str, object: &Value| Ok::<_, Infallible>(path::query(path, object).unwrap().into_iter().cloned().collect());
-        let Ok(is_fulfilled) = Condition::parse(condition).unwrap().is_fulfilled(Some(object).filter(|object| !object.is_null()), nodes);
+        let nodes = |path: &str, object: &Value| {
+            Ok::<_, Infallible>(path::query(path, object).unwrap().into_iter().cloned().collect())
+        };
+        let Ok(is_fulfilled) =
+            Condition::parse(condition).unwrap().is_fulfilled(Some(object).filter(|object| !object.is_null()), nodes);
         is_fulfilled
     }
 
@@ -163,7 +168,10 @@ mod tests {
             ("$.status.phase", "$.status.phase"),
             ("$.status.phase=Running", "$.status.phase=Running"),
             ("jsonpath='{.status.phase}'=Running", "{.status.phase}=Running"),
-            ("{.status.conditions[?(@.type==\"Ready\")].status}=True", "{.status.conditions[?(@.type==\"Ready\")].status}=True"),
+            (
+                "{.status.conditions[?(@.type==\"Ready\")].status}=True",
+                "{.status.conditions[?(@.type==\"Ready\")].status}=True",
+            ),
             ("$.status.phase == Running", "$.status.phase=Running"),
         ] {
             let text_of = |text: &str| Condition::parse(text).map(|condition| condition.to_string().replace('\'', ""));
@@ -189,7 +197,11 @@ mod tests {
         let mut whole = object(None, "True");
         whole["status"]["observedGeneration"] = json!(1);
         assert!(!holds("Ready", &whole));
-        assert!(holds("$.status.phase=Running", &whole) && holds("$.status.replicas=3", &whole) && holds("$.status.phase", &whole));
+        assert!(
+            holds("$.status.phase=Running", &whole)
+                && holds("$.status.replicas=3", &whole)
+                && holds("$.status.phase", &whole)
+        );
         assert!(!holds("$.status.phase=Pending", &whole) && !holds("$.status.other", &whole));
         assert!(holds("create", &whole) && !holds("delete", &whole));
         assert!(!holds("create", &Value::Null) && holds("delete", &Value::Null) && !holds("Ready", &Value::Null));

@@ -29,8 +29,8 @@ pub(super) fn register(to: &mut impl Registry) {
     to.four("exec", |call, given| exec(call, &given[..]));
 }
 
-/// `k8s::exec([namespace,] pod, arguments, [#{container, stdin, timeout, limit, check, binary}])`: runs a command to its end, and returns a map
-/// with `code`, `stdout` and `stderr`.
+/// `k8s::exec([namespace,] pod, arguments, [#{container, stdin, timeout, limit, check, binary}])`: runs a command to
+/// its end, and returns a map with `code`, `stdout` and `stderr`.
 fn exec(call: &Caller<'_>, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
     let (place, arguments, options) = match given {
         [place @ .., arguments, options] if options.is_map() => (place, arguments, Some(options)),
@@ -95,7 +95,13 @@ impl Wanted {
         let (stdin, timeout) = (as_given(given, "stdin"), as_given(given, "timeout"));
         let plain = given.and_then(|given| given.as_map_ref().ok()).map(|given| {
             let is_plain = |key: &str| !matches!(key, "stdin" | "timeout");
-            Dynamic::from(given.iter().filter(|(key, _)| is_plain(key)).map(|(key, value)| (key.clone(), value.clone())).collect::<Map>())
+            Dynamic::from(
+                given
+                    .iter()
+                    .filter(|(key, _)| is_plain(key))
+                    .map(|(key, value)| (key.clone(), value.clone()))
+                    .collect::<Map>(),
+            )
         });
         let options = Options::read(NAME, OPTIONS, plain.as_ref())?;
         let time = timeout.as_ref().map(time::duration).transpose()?.unwrap_or(DEFAULT_TIME);
@@ -107,7 +113,9 @@ impl Wanted {
         may_have_bytes(call.native, output)?;
         Ok(Self {
             container: options.text("container")?.map(str::to_owned),
-            stdin: stdin.map(|stdin| Bytes::of(NAME, "the option `stdin`", &stdin).map(|bytes| bytes.0.to_vec())).transpose()?,
+            stdin: stdin
+                .map(|stdin| Bytes::of(NAME, "the option `stdin`", &stdin).map(|bytes| bytes.0.to_vec()))
+                .transpose()?,
             time,
             output,
             form: Form { check: options.switch("check", false)?, binary: options.switch("binary", false)? },

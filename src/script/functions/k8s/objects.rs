@@ -53,8 +53,8 @@ fn find(call: &Caller<'_>, given: &[Dynamic]) -> Result<Option<Value>, Thrown> {
     Ok(Some(call.send(&target, Operation::Get { name })?).filter(|object| !object.is_null()))
 }
 
-/// `k8s::list(kind, [namespace,] [#{labels, fields}])`: an array of the objects; without a namespace, or with `()`, of all namespaces.
-/// The selectors are texts in the form of kubectl, or maps of required values.
+/// `k8s::list(kind, [namespace,] [#{labels, fields}])`: an array of the objects; without a namespace, or with `()`, of
+/// all namespaces. The selectors are texts in the form of kubectl, or maps of required values.
 fn list(call: &Caller<'_>, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
     let (kind, namespace, options) = match given {
         [kind] => (kind, None, None),
@@ -64,7 +64,10 @@ fn list(call: &Caller<'_>, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
         _ => return Err(call.wrong("it takes a kind, a namespace, and options")),
     };
     let options = Options::read("k8s::list", &["fields", "labels"], options)?;
-    let operation = Operation::List { labels: targets::selector(&options, "labels")?, fields: targets::selector(&options, "fields")? };
+    let operation = Operation::List {
+        labels: targets::selector(&options, "labels")?,
+        fields: targets::selector(&options, "fields")?,
+    };
     let target = call.of_list(kind, namespace)?;
     match call.send(&target, operation)? {
         Value::Array(objects) => Ok(objects.iter().map(convert::to_dynamic).collect::<Array>().into()),
@@ -80,11 +83,13 @@ enum Write {
     Apply { force: bool },
 }
 
-/// `k8s::create(object)`, `k8s::update(object)`, `k8s::apply(object, [#{force}])`: the object as the server has stored it.
+/// `k8s::create(object)`, `k8s::update(object)`, `k8s::apply(object, [#{force}])`: the object as the server has stored
+/// it.
 ///
-/// Arrays, also nested ones, are written in their order, and give an array; the first failure ends the call. `update` needs the whole
-/// object, and fails with 409 if its `resourceVersion` is not the newest. `apply` is server-side, with the operator as the field manager;
-/// it takes fields over from other managers, unless `force` is `false`: then it throws 409 with the conflicts in `details`.
+/// Arrays, also nested ones, are written in their order, and give an array; the first failure ends the call. `update`
+/// needs the whole object, and fails with 409 if its `resourceVersion` is not the newest. `apply` is server-side, with
+/// the operator as the field manager; it takes fields over from other managers, unless `force` is `false`: then it
+/// throws 409 with the conflicts in `details`.
 fn write(call: &Caller<'_>, given: &Dynamic, how: Write) -> Result<Dynamic, Thrown> {
     let written = write_all(call, json(&call.name, given)?, how)?;
     Ok(convert::to_dynamic(&written))
@@ -92,7 +97,9 @@ fn write(call: &Caller<'_>, given: &Dynamic, how: Write) -> Result<Dynamic, Thro
 
 fn write_all(call: &Caller<'_>, objects: Value, how: Write) -> Result<Value, Thrown> {
     match objects {
-        Value::Array(objects) => objects.into_iter().map(|object| write_all(call, object, how)).collect::<Result<_, _>>().map(Value::Array),
+        Value::Array(objects) => {
+            objects.into_iter().map(|object| write_all(call, object, how)).collect::<Result<_, _>>().map(Value::Array)
+        }
         Value::Object(_) => write_one(call, objects, how),
         Value::Null => Err(call.wrong("the object is ()")),
         _ => Err(call.wrong("an object must be a map")),
@@ -103,7 +110,8 @@ fn write_one(call: &Caller<'_>, mut object: Value, how: Write) -> Result<Value, 
     let target = call.of_object(&object)?;
     target.place(&mut object);
     let name = object["metadata"]["name"].as_str().filter(|name| !name.is_empty()).map(str::to_owned);
-    let named = || name.clone().ok_or_else(|| call.wrong(&format!("the {} has no metadata.name", target.resource.kind)));
+    let named =
+        || name.clone().ok_or_else(|| call.wrong(&format!("the {} has no metadata.name", target.resource.kind)));
     let operation = match how {
         Write::Create => Operation::Create { object },
         Write::Update => Operation::Update { name: named()?, object },
@@ -115,7 +123,8 @@ fn write_one(call: &Caller<'_>, mut object: Value, how: Write) -> Result<Value, 
 
 /// `k8s::patch(kind, [namespace,] name, patch)`, `k8s::patch_status(…)`: the object after the change.
 ///
-/// A map is a merge patch, in which `()` deletes a key; an array is a JSON patch. The map of `patch_status` is the content of `status`.
+/// A map is a merge patch, in which `()` deletes a key; an array is a JSON patch. The map of `patch_status` is the
+/// content of `status`.
 fn patch(call: &Caller<'_>, given: &[Dynamic], subresource: Option<&str>) -> Result<Dynamic, Thrown> {
     let Some((patch, rest)) = given.split_last() else { return Err(call.wrong("it takes a patch")) };
     let patch = match (json(&call.name, patch)?, subresource) {
@@ -129,10 +138,11 @@ fn patch(call: &Caller<'_>, given: &[Dynamic], subresource: Option<&str>) -> Res
     Ok(convert::to_dynamic(&call.send(&target, Operation::Patch { name, subresource, patch })?))
 }
 
-/// `k8s::delete(kind, [namespace,] name, [#{propagation, grace}])`, `k8s::delete(object)`: `true`; `false` if it did not exist.
+/// `k8s::delete(kind, [namespace,] name, [#{propagation, grace}])`, `k8s::delete(object)`: `true`; `false` if it did
+/// not exist.
 ///
-/// `propagation` is `Background`, `Foreground` or `Orphan`; `grace` is seconds, or a duration. The object may exist for a while after the
-/// call.
+/// `propagation` is `Background`, `Foreground` or `Orphan`; `grace` is seconds, or a duration. The object may exist for
+/// a while after the call.
 fn delete(call: &Caller<'_>, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
     let (what, options) = match given.split_last() {
         Some((options, what)) if !what.is_empty() && !options.is_string() => (what, Some(options)),
@@ -155,7 +165,9 @@ fn delete(call: &Caller<'_>, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
 fn propagation(options: &Options) -> Result<Option<String>, Thrown> {
     let Some(given) = options.text("propagation")? else { return Ok(None) };
     let known = ["Background", "Foreground", "Orphan"].into_iter().find(|known| known.eq_ignore_ascii_case(given));
-    known.map(|known| Some(known.to_owned())).ok_or_else(|| options.wrong("propagation", "Background, Foreground, or Orphan"))
+    known
+        .map(|known| Some(known.to_owned()))
+        .ok_or_else(|| options.wrong("propagation", "Background, Foreground, or Orphan"))
 }
 
 /// Returns the option `grace` in seconds.

@@ -28,15 +28,18 @@ pub(super) fn register(engine: &mut Engine, to: &mut impl Registry) {
     to.three("cluster", |call, given| cluster(call, &given[..]));
 }
 
-/// `k8s::cluster([namespace,] secret)`, `k8s::cluster(namespace, secret, key)`: the cluster of the kubeconfig in a Secret.
+/// `k8s::cluster([namespace,] secret)`, `k8s::cluster(namespace, secret, key)`: the cluster of the kubeconfig in a
+/// Secret.
 fn cluster(call: &Caller<'_>, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
     let allowed = call.context.allow().clusters.clone();
     if allowed == AllowedClusters::Nothing {
-        let message = format!("`{}` needs `clusters: true`, or a list of hosts, under `allow` in the manifest", call.name);
+        let message =
+            format!("`{}` needs `clusters: true`, or a list of hosts, under `allow` in the manifest", call.name);
         return Err(Failure::host("forbidden", message).into());
     }
     let addresses = call.context.outside().addresses.clone();
-    let addresses = addresses.ok_or_else(|| Failure::host("unavailable", format!("`{}` cannot reach other clusters here", call.name)))?;
+    let addresses = addresses
+        .ok_or_else(|| Failure::host("unavailable", format!("`{}` cannot reach other clusters here", call.name)))?;
     let rule = ServerRule::new(allowed, addresses);
     let (place, key) = match given {
         [namespace, name, key] => (vec![namespace.clone(), name.clone()], Some(text(&call.name, "the key", key)?)),
@@ -46,12 +49,17 @@ fn cluster(call: &Caller<'_>, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
     let (target, name) = call.placed(kind, &place)?;
     let secret = call.send(&target, Operation::Get { name })?;
     if secret.is_null() {
-        let missing = ApiError { status: Some(404), reason: Some("NotFound".to_owned()), ..unexpected("there is no such Secret") };
+        let missing = ApiError {
+            status: Some(404),
+            reason: Some("NotFound".to_owned()),
+            ..unexpected("there is no such Secret")
+        };
         return Err(call.failed(&target, missing));
     }
     let keys: Vec<&str> = key.as_deref().map_or_else(|| KEYS.to_vec(), |key| vec![key]);
     let found = keys.iter().find_map(|key| secret["data"].get(key).and_then(Value::as_str));
-    let found = found.ok_or_else(|| call.failed(&target, unexpected(&format!("the Secret has no key {}", keys.join(", ")))))?;
+    let found =
+        found.ok_or_else(|| call.failed(&target, unexpected(&format!("the Secret has no key {}", keys.join(", ")))))?;
     let kubeconfig = STANDARD.decode(found).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let kubeconfig = kubeconfig.ok_or_else(|| call.failed(&target, unexpected("its kubeconfig is not a text")))?;
     let api = call.context.cluster(&call.name)?;
@@ -76,21 +84,32 @@ impl Registry for AsMethods<'_> {
     }
 
     fn three(&mut self, name: &str, function: HostFunction<3>) {
-        self.0.register_fn(name, move |native: Native<'_>, cluster: &mut OtherCluster, a: Dynamic, b: Dynamic, c: Dynamic| {
-            run(&native, Some(Arc::clone(&cluster.0)), function, [a, b, c])
-        });
+        self.0.register_fn(
+            name,
+            move |native: Native<'_>, cluster: &mut OtherCluster, a: Dynamic, b: Dynamic, c: Dynamic| {
+                run(&native, Some(Arc::clone(&cluster.0)), function, [a, b, c])
+            },
+        );
     }
 
     fn four(&mut self, name: &str, function: HostFunction<4>) {
-        self.0.register_fn(name, move |native: Native<'_>, cluster: &mut OtherCluster, a: Dynamic, b: Dynamic, c: Dynamic, d: Dynamic| {
-            run(&native, Some(Arc::clone(&cluster.0)), function, [a, b, c, d])
-        });
+        self.0.register_fn(
+            name,
+            move |native: Native<'_>, cluster: &mut OtherCluster, a: Dynamic, b: Dynamic, c: Dynamic, d: Dynamic| {
+                run(&native, Some(Arc::clone(&cluster.0)), function, [a, b, c, d])
+            },
+        );
     }
 
     fn five(&mut self, name: &str, function: HostFunction<5>) {
-        let call = move |native: Native<'_>, cluster: &mut OtherCluster, a: Dynamic, b: Dynamic, c: Dynamic, d: Dynamic, e: Dynamic| {
-            run(&native, Some(Arc::clone(&cluster.0)), function, [a, b, c, d, e])
-        };
+        let call =
+            move |native: Native<'_>,
+                  cluster: &mut OtherCluster,
+                  a: Dynamic,
+                  b: Dynamic,
+                  c: Dynamic,
+                  d: Dynamic,
+                  e: Dynamic| { run(&native, Some(Arc::clone(&cluster.0)), function, [a, b, c, d, e]) };
         self.0.register_fn(name, call);
     }
 }

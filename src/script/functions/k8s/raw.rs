@@ -68,7 +68,9 @@ fn patch_type(options: &Options, body: Option<&Value>) -> Result<&'static str, T
         (None, _) => "merge",
     };
     let found = PATCHES.into_iter().find(|(name, _)| *name == named);
-    found.map(|(_, content_type)| content_type).ok_or_else(|| options.wrong("patch", "apply, json, merge, or strategic"))
+    found
+        .map(|(_, content_type)| content_type)
+        .ok_or_else(|| options.wrong("patch", "apply, json, merge, or strategic"))
 }
 
 fn failed(call: &Caller<'_>, method: &str, path: &str, error: ApiError) -> Thrown {
@@ -89,18 +91,26 @@ fn require(call: &Caller<'_>, asked: &Asked, path: &str) -> Result<(), Thrown> {
     };
     let api = call.context.cluster(&call.name)?;
     let resolved = wait_in(&call.context, async move { api.resolve(selector).await })?;
-    let assumed =
-        Resource { group: object.group.clone(), version: object.version.clone(), plural: object.plural.clone(), ..Resource::default() };
+    let assumed = Resource {
+        group: object.group.clone(),
+        version: object.version.clone(),
+        plural: object.plural.clone(),
+        ..Resource::default()
+    };
     let resource = resolved.map_or(assumed, |resource| (*resource).clone());
-    let (subresource, name, namespace) = (object.subresource.as_deref(), object.name.as_deref(), object.namespace.as_deref());
+    let (subresource, name, namespace) =
+        (object.subresource.as_deref(), object.name.as_deref(), object.namespace.as_deref());
     let target = Target { resource: &resource, subresource, name, namespace };
     if call.context.permissions().declares(&target, verb) {
         return Ok(());
     }
     let subresource = subresource.map(|subresource| format!("/{subresource}")).unwrap_or_default();
-    let rule = format!("{{verbs: [{verb}], groups: [{:?}], resources: [{}{subresource}]}}", object.group, object.plural);
-    let message =
-        format!("{} {path}: kopfd refuses the request before it is sent: declare it under `allow.k8s`, as in `{rule}`", call.name);
+    let rule =
+        format!("{{verbs: [{verb}], groups: [{:?}], resources: [{}{subresource}]}}", object.group, object.plural);
+    let message = format!(
+        "{} {path}: kopfd refuses the request before it is sent: declare it under `allow.k8s`, as in `{rule}`",
+        call.name
+    );
     Err(refused(message, &target))
 }
 
@@ -150,14 +160,17 @@ impl Asked {
             _ => return Self::elsewhere(method, bare),
         };
         let (namespace, rest) = match rest {
-            ["namespaces", namespace, inside @ ..] if !inside.is_empty() && !matches!(inside, ["status" | "finalize"]) => {
+            ["namespaces", namespace, inside @ ..]
+                if !inside.is_empty() && !matches!(inside, ["status" | "finalize"]) =>
+            {
                 (Some(*namespace), inside)
             }
             rest => (None, rest),
         };
         // Everything after the name of a subresource is its own business.
         let (plural, name, subresource) = (rest[0], rest.get(1), rest.get(2));
-        let is_watch = query.split('&').any(|parameter| matches!(parameter.split_once('='), Some(("watch", "true" | "1"))));
+        let is_watch =
+            query.split('&').any(|parameter| matches!(parameter.split_once('='), Some(("watch", "true" | "1"))));
         if is_watch || plural == "watch" {
             return Err("it cannot watch: use `k8s::wait` or `k8s::watch_until`".to_owned());
         }
@@ -183,7 +196,8 @@ impl Asked {
     }
 
     fn elsewhere(method: &str, path: &str) -> Result<Self, String> {
-        let is_below = |root: &&str| path.strip_prefix(*root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let is_below =
+            |root: &&str| path.strip_prefix(*root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         if matches!(method, "GET" | "HEAD") && PUBLIC.iter().any(is_below) {
             return Ok(Self::Public);
         }
@@ -214,7 +228,11 @@ mod tests {
             ("GET", "/api/v1/namespaces", "list \"\" v1 - namespaces - -"),
             ("PUT", "/api/v1/namespaces/a/finalize", "update \"\" v1 - namespaces a finalize"),
             ("POST", "/api/v1/namespaces/a/pods/b/binding", "create \"\" v1 a pods b binding"),
-            ("PATCH", "/apis/apps/v1/namespaces/a/deployments/b/scale?fieldManager=x", "patch \"apps\" v1 a deployments b scale"),
+            (
+                "PATCH",
+                "/apis/apps/v1/namespaces/a/deployments/b/scale?fieldManager=x",
+                "patch \"apps\" v1 a deployments b scale",
+            ),
             ("DELETE", "/apis/apps/v1/namespaces/a/deployments", "deletecollection \"apps\" v1 a deployments - -"),
             ("DELETE", "/apis/apps/v1/namespaces/a/deployments/b", "delete \"apps\" v1 a deployments b -"),
             ("GET", "/api/v1/namespaces/a/services/b/proxy/c/d", "get \"\" v1 a services b proxy"),

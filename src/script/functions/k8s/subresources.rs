@@ -41,7 +41,8 @@ fn split<'g>(call: &Caller<'_>, given: &'g [Dynamic]) -> Result<(Target, String,
     Ok((target, name, options))
 }
 
-/// `k8s::logs([namespace,] pod, [#{container, tail, since, previous, timestamps, limit}])`: the log as a text, by default its first MiB.
+/// `k8s::logs([namespace,] pod, [#{container, tail, since, previous, timestamps, limit}])`: the log as a text, by
+/// default its first MiB.
 fn logs(call: &Caller<'_>, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
     let (target, name, options) = split(call, given)?;
     let known = &["container", "limit", "previous", "since", "tail", "timestamps"];
@@ -66,7 +67,8 @@ fn logs(call: &Caller<'_>, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
     call.require(&target, Function::Logs.subresource())?;
     call.context.api(&call.name)?;
     let request = LogRequest { namespace: target.namespace.clone(), name, part };
-    let answer = wait_in(&call.context, async move { pods.log(request).await })?.map_err(|error| call.failed(&target, error))?;
+    let answer =
+        wait_in(&call.context, async move { pods.log(request).await })?.map_err(|error| call.failed(&target, error))?;
     may_have_bytes(call.native, answer.len())?;
     Ok(answer.into())
 }
@@ -78,8 +80,8 @@ pub(super) fn number(options: &Options, key: &str) -> Result<Option<u64>, Thrown
     }
 }
 
-/// `k8s::evict([namespace,] pod, [#{grace}])`: `true`; `false` if there is no such pod. A disruption budget that forbids it is an error with
-/// `status` 429.
+/// `k8s::evict([namespace,] pod, [#{grace}])`: `true`; `false` if there is no such pod. A disruption budget that
+/// forbids it is an error with `status` 429.
 fn evict(call: &Caller<'_>, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
     let (target, name, options) = split(call, given)?;
     let options = Options::read("k8s::evict", &["grace"], options)?;
@@ -93,7 +95,8 @@ fn evict(call: &Caller<'_>, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
     Ok((call.send(&target, operation)? != Value::Null).into())
 }
 
-/// `k8s::token([namespace,] account, [#{audiences, expiration}])`: a token of a service account, as `#{token, expires}`.
+/// `k8s::token([namespace,] account, [#{audiences, expiration}])`: a token of a service account, as `#{token,
+/// expires}`.
 fn token(call: &Caller<'_>, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
     let (target, name, options) = split(call, given)?;
     let options = Options::read("k8s::token", &["audiences", "expiration"], options)?;

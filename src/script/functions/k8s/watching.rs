@@ -35,13 +35,20 @@ pub(super) fn register(to: &mut impl Registry) {
     to.five("watch_until", |call, given| watch_until(call, &given[..]));
 }
 
-/// `k8s::wait(kind, [namespace,] name, condition, [timeout])`: the object that fulfils the condition, `()` if it is gone as expected.
+/// `k8s::wait(kind, [namespace,] name, condition, [timeout])`: the object that fulfils the condition, `()` if it is
+/// gone as expected.
 fn wait(call: &Caller<'_>, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
     let has_timeout = given.len() > 3 && given.last().is_some_and(is_duration);
-    let (timeout, rest) =
-        if has_timeout { given.split_last().map_or((None, given), |(last, rest)| (Some(last), rest)) } else { (None, given) };
-    let Some((condition, place)) = rest.split_last() else { return Err(call.wrong("it takes a kind, a name, and a condition")) };
-    let condition = Condition::parse(&text(&call.name, "the condition", condition)?).map_err(|error| call.wrong(&error))?;
+    let (timeout, rest) = if has_timeout {
+        given.split_last().map_or((None, given), |(last, rest)| (Some(last), rest))
+    } else {
+        (None, given)
+    };
+    let Some((condition, place)) = rest.split_last() else {
+        return Err(call.wrong("it takes a kind, a name, and a condition"));
+    };
+    let condition =
+        Condition::parse(&text(&call.name, "the condition", condition)?).map_err(|error| call.wrong(&error))?;
     let (target, name) = call.named(place)?;
     let mut watch = Watch::of_name(call, target, &name, timeout)?;
     loop {
@@ -53,8 +60,9 @@ fn wait(call: &Caller<'_>, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
     }
 }
 
-/// `k8s::watch_until(kind, [namespace,] name | #{labels, fields}, function, [timeout])`: the object, or the list of objects, with which the
-/// function returns true. It is called with the first state, and after each change; an object that does not exist is `()`.
+/// `k8s::watch_until(kind, [namespace,] name | #{labels, fields}, function, [timeout])`: the object, or the list of
+/// objects, with which the function returns true. It is called with the first state, and after each change; an object
+/// that does not exist is `()`.
 fn watch_until(call: &Caller<'_>, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
     let is_function = |value: &Dynamic| value.is::<FnPtr>();
     let position = given.iter().position(is_function).ok_or_else(|| call.wrong("it takes a function"))?;
@@ -79,7 +87,8 @@ fn watch_until(call: &Caller<'_>, given: &[Dynamic]) -> Result<Dynamic, Thrown> 
     loop {
         let objects = watch.next()?;
         let mut values = objects.iter().map(convert::to_dynamic);
-        let state: Dynamic = if is_list { values.collect::<Array>().into() } else { values.next().unwrap_or(Dynamic::UNIT) };
+        let state: Dynamic =
+            if is_list { values.collect::<Array>().into() } else { values.next().unwrap_or(Dynamic::UNIT) };
         if convert::is_true(&support::call("k8s::watch_until", call.native, &function, [state.clone()])?) {
             return Ok(state);
         }
@@ -123,7 +132,8 @@ impl<'a> Watch<'a> {
     ) -> Result<Self, Thrown> {
         let timeout = timeout.map(time::duration).transpose()?.unwrap_or(TIMEOUT);
         call.require(&target, None)?;
-        let request = WatchRequest { resource: target.resource.clone(), namespace: target.namespace.clone(), labels, fields };
+        let request =
+            WatchRequest { resource: target.resource.clone(), namespace: target.namespace.clone(), labels, fields };
         let changes = call.api()?.watch(request);
         let (deadline, expected) = (Instant::now() + timeout, "an answer of the server".to_owned());
         Ok(Self { call, target, changes, deadline, timeout, present: BTreeMap::new(), is_listed: false, expected })
@@ -148,7 +158,8 @@ impl<'a> Watch<'a> {
     }
 
     fn timed_out(&self) -> Thrown {
-        let message = format!("{} {}: after {:?} still waiting for {}", self.call.name, self.target, self.timeout, self.expected);
+        let message =
+            format!("{} {}: after {:?} still waiting for {}", self.call.name, self.target, self.timeout, self.expected);
         let details = json!({"kind": self.target.resource.plural, "name": self.target.name().unwrap_or_default()});
         Failure { details: Some(details), ..Failure::host("timeout", message) }.into()
     }

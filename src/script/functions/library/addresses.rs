@@ -18,7 +18,10 @@ pub(super) fn register(engine: &mut Engine) {
     let mut module = Module::new();
     one(&mut module, "parse", |_, given| parse(given));
     one(&mut module, "is_valid", |_, given| {
-        Ok(given.as_immutable_string_ref().is_ok_and(|text| text.parse::<IpAddr>().is_ok() || text.parse::<IpNet>().is_ok()).into())
+        Ok(given
+            .as_immutable_string_ref()
+            .is_ok_and(|text| text.parse::<IpAddr>().is_ok() || text.parse::<IpNet>().is_ok())
+            .into())
     });
     two(&mut module, "contains", |_, network, part| contains(network, part));
     one(&mut module, "hosts", hosts);
@@ -30,12 +33,18 @@ fn network(function: &str, given: &Dynamic) -> Result<IpNet, Thrown> {
     let written = text(function, "the address", given)?;
     let found = written.parse().or_else(|_| written.parse::<IpAddr>().map(IpNet::from));
     found.map_err(|_| {
-        unreadable(function, format!("{:?} is no IP address or network, as \"10.0.0.1\" or \"10.0.0.0/24\"", bounded::shortened(&written)))
+        unreadable(
+            function,
+            format!(
+                "{:?} is no IP address or network, as \"10.0.0.1\" or \"10.0.0.0/24\"",
+                bounded::shortened(&written)
+            ),
+        )
     })
 }
 
-/// `ip::parse(text)`: a map with `address`, `version`, `prefix`, `network`, `first`, `last`, `netmask`, and whether it `is_private`, `is_loopback`,
-/// `is_link_local`, `is_multicast`.
+/// `ip::parse(text)`: a map with `address`, `version`, `prefix`, `network`, `first`, `last`, `netmask`, and whether it
+/// `is_private`, `is_loopback`, `is_link_local`, `is_multicast`.
 fn parse(given: &Dynamic) -> Given {
     let network = network("ip::parse", given)?;
     let address = network.addr();
@@ -65,7 +74,8 @@ fn contains(outer: &Dynamic, part: &Dynamic) -> Given {
     Ok(outer.contains(&part).into())
 }
 
-/// `ip::hosts(network)`: a list of the addresses of hosts: in IPv4 without that of the network and the one for broadcasts.
+/// `ip::hosts(network)`: a list of the addresses of hosts: in IPv4 without that of the network and the one for
+/// broadcasts.
 fn hosts(native: &Native<'_>, given: &Dynamic) -> Given {
     let network = network("ip::hosts", given)?;
     let free = network.max_prefix_len() - network.prefix_len();

@@ -1,4 +1,5 @@
-//! `clean(meta)`: metadata without the fields of the server and of operators, so that they can be given to another object.
+//! `clean(meta)`: metadata without the fields of the server and of operators, so that they can be given to another
+//! object.
 
 use rhai::{Dynamic, Engine};
 use serde_json::{Map, Value};
@@ -18,8 +19,8 @@ pub(super) fn register(engine: &mut Engine) {
     engine.register_fn("clean", |native: Native<'_>, given: Dynamic| placed(&native, clean(&given)));
 }
 
-/// `clean(meta)`: a copy of metadata with the name, the namespace, the labels, and the annotations, without those of kubectl and of operators.
-/// Given a whole object, a copy of it with such metadata, and without its status.
+/// `clean(meta)`: a copy of metadata with the name, the namespace, the labels, and the annotations, without those of
+/// kubectl and of operators. Given a whole object, a copy of it with such metadata, and without its status.
 fn clean(given: &Dynamic) -> Given {
     let Value::Object(mut given) = json("clean", given)? else {
         return Err(wrong("clean", "it needs the metadata of an object, or the object"));
@@ -51,7 +52,9 @@ fn cleaned(mut meta: Map<String, Value>) -> Map<String, Value> {
 fn is_of_operator(key: &str, annotations: &Map<String, Value>) -> bool {
     let Some((prefix, _)) = key.split_once('/') else { return false };
     let is_known = |domain: &str| prefix == domain || prefix.ends_with(&format!(".{domain}"));
-    is_known("kopf.zalando.org") || prefix.starts_with("kopf.") || annotations.contains_key(&format!("{prefix}/kopf-managed"))
+    is_known("kopf.zalando.org")
+        || prefix.starts_with("kopf.")
+        || annotations.contains_key(&format!("{prefix}/kopf-managed"))
 }
 
 #[cfg(test)]
@@ -68,7 +71,8 @@ mod tests {
                 "kubectl.kubernetes.io/last-applied-configuration": "{}", "example.com/team": "db", "note": "x",
             },
         });
-        let expected = json!({"name": "a", "labels": {"app": "a"}, "annotations": {"example.com/team": "db", "note": "x"}});
+        let expected =
+            json!({"name": "a", "labels": {"app": "a"}, "annotations": {"example.com/team": "db", "note": "x"}});
         assert_eq!(Value::Object(cleaned(meta.as_object().unwrap().clone())), expected);
     }
 }

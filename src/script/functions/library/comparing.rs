@@ -1,4 +1,5 @@
-//! The order and the identity of values: numbers compare with numbers, texts with texts, times with times, and lists item by item.
+//! The order and the identity of values: numbers compare with numbers, texts with texts, times with times, and lists
+//! item by item.
 
 use std::cmp::Ordering;
 
@@ -105,7 +106,10 @@ pub(super) fn number(value: &Dynamic) -> Option<f64> {
 ///
 /// # Errors
 /// Those of the comparison.
-pub(super) fn sort<T>(items: Vec<T>, compare: &mut impl FnMut(&T, &T) -> Result<Ordering, Thrown>) -> Result<Vec<T>, Thrown> {
+pub(super) fn sort<T>(
+    items: Vec<T>,
+    compare: &mut impl FnMut(&T, &T) -> Result<Ordering, Thrown>,
+) -> Result<Vec<T>, Thrown> {
     if items.len() <= 1 {
         return Ok(items);
     }

@@ -16,7 +16,9 @@ const BYTES_PER_SIGN: usize = 256;
 
 /// Registers the functions.
 pub(super) fn register(engine: &mut Engine) {
-    engine.register_fn("time", |native: Native<'_>, given: Dynamic, format: Dynamic| placed(&native, parse(&given, &format)));
+    engine.register_fn("time", |native: Native<'_>, given: Dynamic, format: Dynamic| {
+        placed(&native, parse(&given, &format))
+    });
     pure!(engine, "format", |native: Native<'_>, time: &mut Time, format: Dynamic| placed(
         &native,
         format_in(&native, *time, &format, None)
@@ -52,8 +54,8 @@ fn pattern(function: &str, format: &Dynamic) -> Result<String, Thrown> {
     Ok(format)
 }
 
-/// `time(text, format)`: the moment of a text in a format of `strptime`, such as `"%d.%m.%Y"`. Without a zone it is in UTC; without a time it is
-/// the beginning of the day.
+/// `time(text, format)`: the moment of a text in a format of `strptime`, such as `"%d.%m.%Y"`. Without a zone it is in
+/// UTC; without a time it is the beginning of the day.
 fn parse(given: &Dynamic, format: &Dynamic) -> Given {
     let (written, format) = (text("time", "the time", given)?, pattern("time", format)?);
     let problem = |error: &dyn std::fmt::Display| {

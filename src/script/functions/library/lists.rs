@@ -1,4 +1,5 @@
-//! Methods of lists, and of views of lists. Those of the language change the list; all others return something and change nothing.
+//! Methods of lists, and of views of lists. Those of the language change the list; all others return something and
+//! change nothing.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -27,12 +28,17 @@ pub(super) fn register(engine: &mut Engine) {
     method(engine, "max", |_, items| extreme("max", items));
     // Views have it, too, so that one code works for both.
     pure!(engine, "copy", |native: Native<'_>, items: &mut Array| placed(&native, copied(items).map(Dynamic::from)));
-    method_of_two(engine, "join", |native, items, separator| join(native, items, &text_of("join", "the separator", separator)?));
+    method_of_two(engine, "join", |native, items, separator| {
+        join(native, items, &text_of("join", "the separator", separator)?)
+    });
     method_of_two(engine, "union", union);
     method_of_two(engine, "intersection", |_, items, other| common("intersection", items, other, true));
     method_of_two(engine, "difference", |_, items, other| common("difference", items, other, false));
     // Views pass it on to that of lists, as they do with a function.
-    pure!(engine, "zip", |native: Native<'_>, items: &mut Array, other: Dynamic| placed(&native, zip(&native, items, &other)));
+    pure!(engine, "zip", |native: Native<'_>, items: &mut Array, other: Dynamic| placed(
+        &native,
+        zip(&native, items, &other)
+    ));
     for (name, function) in [("sorted_by", sorted_by as ByKey), ("unique_by", unique_by), ("group_by", group_by)] {
         pure!(engine, name, move |native: Native<'_>, items: &mut Array, key: FnPtr| {
             placed(&native, function(&native, items, &Key::Function(key)))
@@ -75,7 +81,10 @@ fn method(engine: &mut Engine, name: &'static str, function: fn(&Native<'_>, &Ar
 }
 
 fn method_of_two(engine: &mut Engine, name: &'static str, function: fn(&Native<'_>, &Array, &Dynamic) -> Given) {
-    pure!(engine, name, move |native: Native<'_>, items: &mut Array, other: Dynamic| placed(&native, function(&native, items, &other)));
+    pure!(engine, name, move |native: Native<'_>, items: &mut Array, other: Dynamic| placed(
+        &native,
+        function(&native, items, &other)
+    ));
     pure!(engine, name, move |native: Native<'_>, view: &mut View, other: Dynamic| {
         placed(&native, list_of(name, view).and_then(|items| function(&native, &items, &other)))
     });
@@ -150,7 +159,8 @@ fn sorted(_: &Native<'_>, items: &Array) -> Given {
     Ok(sort(items, &mut |a, b| compare("sorted", a, b, &mut pace))?.into())
 }
 
-/// The items in the order that a function gives: for two of them, a negative or positive number or zero, or whether the first one comes first.
+/// The items in the order that a function gives: for two of them, a negative or positive number or zero, or whether the
+/// first one comes first.
 fn ordered(name: &str, native: &Native<'_>, items: &Array, order: &FnPtr) -> Result<Array, Thrown> {
     let asked = |a: &Dynamic, b: &Dynamic| call(name, native, order, [copy(a)?, copy(b)?]);
     sort(copied(items)?, &mut |a, b| {
@@ -162,7 +172,9 @@ fn ordered(name: &str, native: &Native<'_>, items: &Array, order: &FnPtr) -> Res
             Ok(true) => Ok(Ordering::Less),
             // Equal items keep their order.
             Ok(false) => Ok(if asked(b, a)?.as_bool().unwrap_or(false) { Ordering::Greater } else { Ordering::Equal }),
-            Err(_) => Err(wrong(name, format!("the function must return a number or a boolean, not {}", shown(&answer)))),
+            Err(_) => {
+                Err(wrong(name, format!("the function must return a number or a boolean, not {}", shown(&answer))))
+            }
         }
     })
 }
@@ -248,7 +260,8 @@ fn sum(items: &Array) -> Given {
     for item in items {
         match (item.as_int(), real, number(item)) {
             (Ok(integer), None, _) => {
-                whole = whole.checked_add(integer).ok_or_else(|| wrong("sum", "the sum is too large for an integer"))?;
+                whole =
+                    whole.checked_add(integer).ok_or_else(|| wrong("sum", "the sum is too large for an integer"))?;
             }
             (_, before, Some(more)) => real = Some(before.unwrap_or(whole as f64) + more),
             (_, _, None) => return Err(wrong("sum", format!("{} is not a number", shown(item)))),
@@ -289,7 +302,8 @@ fn union(native: &Native<'_>, items: &Array, other: &Dynamic) -> Given {
     Ok(all.into())
 }
 
-/// `list.intersection(other)` and `list.difference(other)`: the items that are in the other list, or are not, without repetitions.
+/// `list.intersection(other)` and `list.difference(other)`: the items that are in the other list, or are not, without
+/// repetitions.
 fn common(function: &'static str, items: &Array, other: &Dynamic, is_wanted: bool) -> Given {
     let mut others = Known::of(function, &items_of(function, other)?)?;
     let mut known = Known::new(function);

@@ -27,7 +27,10 @@ pub(super) fn register(engine: &mut Engine) {
 }
 
 fn method(engine: &mut Engine, name: &'static str, function: fn(&Native<'_>, &Map, &Dynamic) -> Given) {
-    pure!(engine, name, move |native: Native<'_>, map: &mut Map, other: Dynamic| placed(&native, function(&native, map, &other)));
+    pure!(engine, name, move |native: Native<'_>, map: &mut Map, other: Dynamic| placed(
+        &native,
+        function(&native, map, &other)
+    ));
     pure!(engine, name, move |native: Native<'_>, view: &mut View, other: Dynamic| {
         placed(&native, map_of(name, view).and_then(|map| function(&native, &map, &other)))
     });
@@ -50,17 +53,22 @@ fn items(native: &Native<'_>, map: &Map) -> Given {
     Ok(items.collect::<Array>().into())
 }
 
-/// `list.to_map()`: a map of pairs, which are lists of a key and a value, or maps with `key` and `value`. Of equal keys, the last one counts.
+/// `list.to_map()`: a map of pairs, which are lists of a key and a value, or maps with `key` and `value`. Of equal
+/// keys, the last one counts.
 fn to_map(native: &Native<'_>, pairs: &Array) -> Given {
     let mut map = Map::new();
     let mut pace = Pace::default();
     for pair in pairs {
-        let pair_of_list = pair.as_array_ref().ok().filter(|pair| pair.len() == 2).map(|pair| (pair[0].clone(), pair[1].clone()));
-        let pair_of_map = || pair.as_map_ref().ok().and_then(|pair| Some((pair.get("key")?.clone(), pair.get("value")?.clone())));
-        let (key, value) = pair_of_list
-            .or_else(pair_of_map)
-            .ok_or_else(|| wrong("to_map", format!("{} is neither `[key, value]` nor `#{{key, value}}`", shown(pair))))?;
-        let key = key.into_immutable_string().map_err(|_| wrong("to_map", format!("the key in {} is no text", shown(pair))))?;
+        let pair_of_list =
+            pair.as_array_ref().ok().filter(|pair| pair.len() == 2).map(|pair| (pair[0].clone(), pair[1].clone()));
+        let pair_of_map =
+            || pair.as_map_ref().ok().and_then(|pair| Some((pair.get("key")?.clone(), pair.get("value")?.clone())));
+        let (key, value) = pair_of_list.or_else(pair_of_map).ok_or_else(|| {
+            wrong("to_map", format!("{} is neither `[key, value]` nor `#{{key, value}}`", shown(pair)))
+        })?;
+        let key = key
+            .into_immutable_string()
+            .map_err(|_| wrong("to_map", format!("the key in {} is no text", shown(pair))))?;
         pace.spend(key.len() + size_of::<Dynamic>())?;
         let max = native.engine().max_map_size();
         if max > 0 && map.len() >= max && !map.contains_key(key.as_str()) {
@@ -72,7 +80,8 @@ fn to_map(native: &Native<'_>, pairs: &Array) -> Given {
     Ok(map.into())
 }
 
-/// `map.merge(other)`: both maps, deeply: of a key that both have, maps are merged again, and any other value is that of the other map.
+/// `map.merge(other)`: both maps, deeply: of a key that both have, maps are merged again, and any other value is that
+/// of the other map.
 fn merge(native: &Native<'_>, map: &Map, other: &Dynamic) -> Given {
     let (first, second) = (plain("merge", &Dynamic::from(map.clone()))?, plain("merge", other)?);
     let (Some(mut merged), Some(second)) = (first.try_cast::<Map>(), second.try_cast::<Map>()) else {
@@ -101,7 +110,8 @@ fn merge_into(map: &mut Map, other: Map) {
     }
 }
 
-/// `map.pick(keys)` and `map.omit(keys)`: the entries with these keys, or without them. Keys that the map does not have are ignored.
+/// `map.pick(keys)` and `map.omit(keys)`: the entries with these keys, or without them. Keys that the map does not have
+/// are ignored.
 fn chosen(function: &str, map: &Map, keys: &Dynamic, is_wanted: bool) -> Given {
     let keys = texts_of(function, "each key", keys)?;
     let keys: std::collections::HashSet<&str> = keys.iter().map(rhai::ImmutableString::as_str).collect();

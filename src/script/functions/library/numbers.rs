@@ -10,9 +10,12 @@ const MAX_WIDTH: usize = 1_000;
 
 /// Registers the functions.
 pub(super) fn register(engine: &mut Engine) {
-    engine
-        .register_fn("format", |native: Native<'_>, value: Dynamic, format: Dynamic| placed(&native, formatted(&native, &value, &format)));
-    engine.register_fn("format_duration", |native: Native<'_>, seconds: Dynamic| placed(&native, format_duration(&seconds)));
+    engine.register_fn("format", |native: Native<'_>, value: Dynamic, format: Dynamic| {
+        placed(&native, formatted(&native, &value, &format))
+    });
+    engine.register_fn("format_duration", |native: Native<'_>, seconds: Dynamic| {
+        placed(&native, format_duration(&seconds))
+    });
 }
 
 /// A format: `[[fill]align][sign][#][0][width][,|_][.digits][type]`, as in Python.
@@ -86,13 +89,17 @@ impl Format {
     }
 }
 
-/// `format(value, format)`: a number, or a text, in a format of Python such as `".2f"`, `",d"`, `"03d"`, `"x"`, `".1%"`, `">10"`.
+/// `format(value, format)`: a number, or a text, in a format of Python such as `".2f"`, `",d"`, `"03d"`, `"x"`,
+/// `".1%"`, `">10"`.
 fn formatted(native: &Native<'_>, value: &Dynamic, format: &Dynamic) -> Given {
     let written = text("format", "the format", format)?;
     let unknown = || {
         wrong(
             "format",
-            format!("{:?} is not a format of numbers, as \".2f\" or \",d\"", crate::script::runtime::bounded::shortened(&written)),
+            format!(
+                "{:?} is not a format of numbers, as \".2f\" or \",d\"",
+                crate::script::runtime::bounded::shortened(&written)
+            ),
         )
     };
     let format = Format::parse(&written).ok_or_else(unknown)?;
@@ -105,10 +112,14 @@ fn formatted(native: &Native<'_>, value: &Dynamic, format: &Dynamic) -> Given {
         return Ok(Format { has_zeros: false, ..format }.finish(false, "", &cut, '<').into());
     }
     let formatted = match (value.as_int(), value.as_float(), format.kind) {
-        (Ok(integer), _, None | Some('d' | 'n' | 'b' | 'o' | 'x' | 'X')) if format.digits.is_none() => of_integer(integer, &format),
+        (Ok(integer), _, None | Some('d' | 'n' | 'b' | 'o' | 'x' | 'X')) if format.digits.is_none() => {
+            of_integer(integer, &format)
+        }
         (Ok(integer), _, Some('e' | 'E' | 'f' | 'F' | 'g' | '%')) => of_float(integer as f64, &format),
         (_, Ok(float), None | Some('e' | 'E' | 'f' | 'F' | 'g' | 'n' | '%')) => of_float(float, &format),
-        (Ok(_), ..) | (_, Ok(_), _) => return Err(wrong("format", format!("{written:?} is not a format of {}", shown(value)))),
+        (Ok(_), ..) | (_, Ok(_), _) => {
+            return Err(wrong("format", format!("{written:?} is not a format of {}", shown(value))));
+        }
         _ => return Err(wrong("format", format!("{} is neither a number nor a text", shown(value)))),
     };
     Ok(formatted.into())
@@ -157,8 +168,9 @@ fn general(number: f64, digits: usize) -> String {
     }
     let rounded = with_exponent(number, digits - 1);
     let exponent: i64 = rounded.split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or_default();
-    let without_zeros =
-        |text: &str| if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text.to_owned() };
+    let without_zeros = |text: &str| {
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text.to_owned() }
+    };
     if exponent < -4 || exponent >= digits as i64 {
         let (mantissa, exponent) = rounded.split_once('e').unwrap_or((&rounded, "+00"));
         return format!("{}e{exponent}", without_zeros(mantissa));
@@ -190,7 +202,8 @@ fn format_duration(given: &Dynamic) -> Given {
         (seconds % 60, "s"),
         (u64::from(duration.subsec_millis()), "ms"),
     ];
-    let shown: Vec<String> = parts.iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count}{unit}")).collect();
+    let shown: Vec<String> =
+        parts.iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count}{unit}")).collect();
     Ok(if shown.is_empty() { "0s".into() } else { shown.concat().into() })
 }
 

@@ -29,7 +29,9 @@ pub(super) fn register(engine: &mut Engine) {
     pure!(engine, "get", |native: Native<'_>, view: &mut View, path: Dynamic, default: Dynamic| {
         placed(&native, get(|step| Ok(of_view(view, step)), &path, default))
     });
-    engine.register_fn("jsonpath", |native: Native<'_>, value: Dynamic, path: Dynamic| placed(&native, jsonpath(&value, &path)));
+    engine.register_fn("jsonpath", |native: Native<'_>, value: Dynamic, path: Dynamic| {
+        placed(&native, jsonpath(&value, &path))
+    });
 }
 
 /// One step of a path.
@@ -50,7 +52,8 @@ impl Step {
 
 /// `value.get(path, default)`: the part of a map or list at a path; the default if there is none, or it is `()`.
 ///
-/// A path is a list of keys and indexes, or a text. A text is one key if there is such a key, else keys and indexes with dots between them.
+/// A path is a list of keys and indexes, or a text. A text is one key if there is such a key, else keys and indexes
+/// with dots between them.
 fn get(first: impl Fn(&Step) -> Given, path: &Dynamic, default: Dynamic) -> Given {
     let found = match path.as_immutable_string_ref() {
         Ok(text) => {
@@ -70,7 +73,9 @@ fn steps_of(path: &Dynamic) -> Result<Vec<Step>, Thrown> {
     if let Ok(index) = path.as_int() {
         return Ok(vec![Step::Index(index)]);
     }
-    let needs = |value: &Dynamic| wrong("get", format!("a path is a text, or a list of texts and integers, not {}", shown(value)));
+    let needs = |value: &Dynamic| {
+        wrong("get", format!("a path is a text, or a list of texts and integers, not {}", shown(value)))
+    };
     let steps = path.as_array_ref().map_err(|_| needs(path))?;
     let step = |step: &Dynamic| match (step.as_int(), step.as_immutable_string_ref()) {
         (Ok(index), _) => Ok(Step::Index(index)),
@@ -122,8 +127,8 @@ fn of_view(view: &View, step: &Step) -> Dynamic {
     found.unwrap_or_default()
 }
 
-/// `jsonpath(value, path)`: a list of the parts of the value that a JSONPath matches (RFC 9535). As for kubectl, braces around it may be
-/// written, and `$` before it may be missing.
+/// `jsonpath(value, path)`: a list of the parts of the value that a JSONPath matches (RFC 9535). As for kubectl, braces
+/// around it may be written, and `$` before it may be missing.
 fn jsonpath(value: &Dynamic, path: &Dynamic) -> Given {
     let value = json("jsonpath", value)?;
     let nodes = nodes("jsonpath", &text("jsonpath", "the path", path)?, &value)?;
@@ -158,8 +163,8 @@ pub(crate) fn nodes(function: &str, written: &str, value: &Value) -> Result<Vec<
     Ok(copies)
 }
 
-/// Checks that the evaluation of a path takes little time: `..` visits a node once for each of its parents, a filter may visit all nodes for each
-/// node, and lists of selectors repeat the nodes.
+/// Checks that the evaluation of a path takes little time: `..` visits a node once for each of its parents, a filter
+/// may visit all nodes for each node, and lists of selectors repeat the nodes.
 fn check_looks(function: &str, path: &str, value: &Value) -> Result<(), Thrown> {
     if path.contains("match(") || path.contains("search(") {
         return Err(wrong(function, "`match` and `search` are not available: use `regex::is_match` in `filter`"));
@@ -170,7 +175,10 @@ fn check_looks(function: &str, path: &str, value: &Value) -> Result<(), Thrown> 
     let power = |base: usize, exponent: usize| base.saturating_pow(u32::try_from(exponent).unwrap_or(u32::MAX));
     let is_nested = filters > 1 || (filters > 0 && (dots > 0 || path.matches('$').count() > 1));
     let per_filter = if is_nested { power(nodes, filters) } else { 1 };
-    let looks = nodes.saturating_mul(power(depth, dots)).saturating_mul(per_filter).saturating_mul(power(repeated, repeated.min(8)));
+    let looks = nodes
+        .saturating_mul(power(depth, dots))
+        .saturating_mul(per_filter)
+        .saturating_mul(power(repeated, repeated.min(8)));
     if looks > MAX_LOOKS {
         return Err(wrong(function, "the path would look at too many parts of the value"));
     }

@@ -3,7 +3,9 @@
 use rhai::{Array, Dynamic, Engine, ImmutableString};
 
 use crate::script::functions::options::placed;
-use crate::script::functions::support::{Given, Native, Pace, Thrown, count, may_have_bytes, may_have_items, shown, wrong};
+use crate::script::functions::support::{
+    Given, Native, Pace, Thrown, count, may_have_bytes, may_have_items, shown, wrong,
+};
 use crate::script::runtime::bounded;
 
 /// Registers the methods.
@@ -18,10 +20,19 @@ pub(super) fn register(engine: &mut Engine) {
     method(engine, "lines", lines);
     method(engine, "capitalized", |native, text| joined_words(native, &[text], "", capitalized));
     method(engine, "title_case", title_case);
-    method(engine, "kebab_case", |native, text| joined_words(native, &words(text)?, "-", |word, _| word.to_lowercase()));
-    method(engine, "snake_case", |native, text| joined_words(native, &words(text)?, "_", |word, _| word.to_lowercase()));
+    method(engine, "kebab_case", |native, text| {
+        joined_words(native, &words(text)?, "-", |word, _| word.to_lowercase())
+    });
+    method(engine, "snake_case", |native, text| {
+        joined_words(native, &words(text)?, "_", |word, _| word.to_lowercase())
+    });
     method(engine, "camel_case", |native, text| {
-        joined_words(native, &words(text)?, "", |word, index| if index == 0 { word.to_lowercase() } else { capitalized(word, index) })
+        joined_words(
+            native,
+            &words(text)?,
+            "",
+            |word, index| if index == 0 { word.to_lowercase() } else { capitalized(word, index) },
+        )
     });
     with_text(engine, "trimmed", |text, signs| text.trim_matches(|c: char| signs.contains(c)));
     with_text(engine, "trimmed_start", |text, signs| text.trim_start_matches(|c: char| signs.contains(c)));
@@ -39,7 +50,10 @@ pub(super) fn register(engine: &mut Engine) {
             placed(&native, padded(&native, name, text, &length, " ", at_start))
         });
         pure!(engine, name, move |native: Native<'_>, text: &mut ImmutableString, length: Dynamic, with: Dynamic| {
-            placed(&native, argument(name, &with).and_then(|with| padded(&native, name, text, &length, &with, at_start)))
+            placed(
+                &native,
+                argument(name, &with).and_then(|with| padded(&native, name, text, &length, &with, at_start)),
+            )
         });
     }
 }
@@ -50,7 +64,10 @@ fn method(engine: &mut Engine, name: &'static str, function: fn(&Native<'_>, &st
 
 fn with_text(engine: &mut Engine, name: &'static str, function: for<'a> fn(&'a str, &str) -> &'a str) {
     pure!(engine, name, move |native: Native<'_>, text: &mut ImmutableString, other: Dynamic| {
-        placed(&native, argument(name, &other).map(|other| Dynamic::from(ImmutableString::from(function(text, &other)))))
+        placed(
+            &native,
+            argument(name, &other).map(|other| Dynamic::from(ImmutableString::from(function(text, &other)))),
+        )
     });
 }
 
@@ -67,7 +84,8 @@ fn argument(function: &str, value: &Dynamic) -> Result<ImmutableString, Thrown> 
 fn replaced(native: &Native<'_>, text: &str, find: &Dynamic, with: &Dynamic) -> Given {
     let (find, with) = (argument("replaced", find)?, argument("replaced", with)?);
     let found = text.matches(find.as_str()).count();
-    let length = text.len().saturating_sub(found.saturating_mul(find.len())).saturating_add(found.saturating_mul(with.len()));
+    let length =
+        text.len().saturating_sub(found.saturating_mul(find.len())).saturating_add(found.saturating_mul(with.len()));
     may_have_bytes(native, length)?;
     Ok(text.replace(find.as_str(), &with).into())
 }
@@ -79,8 +97,8 @@ fn repeated(native: &Native<'_>, text: &str, times: &Dynamic) -> Given {
     Ok(text.repeat(times).into())
 }
 
-/// `text.padded(length, with)` and `text.padded_start(length, with)`: the text with as many characters as the length, filled up by a text behind
-/// or before it. A longer text stays as it is.
+/// `text.padded(length, with)` and `text.padded_start(length, with)`: the text with as many characters as the length,
+/// filled up by a text behind or before it. A longer text stays as it is.
 fn padded(native: &Native<'_>, function: &str, text: &str, length: &Dynamic, with: &str, at_start: bool) -> Given {
     let missing = count(function, "the length", length)?.saturating_sub(text.chars().count());
     if missing == 0 {
@@ -110,7 +128,9 @@ fn lines(native: &Native<'_>, text: &str) -> Given {
 
 fn capitalized(word: &str, _: usize) -> String {
     let mut signs = word.chars();
-    signs.next().map_or_else(String::new, |first| first.to_uppercase().collect::<String>() + &signs.as_str().to_lowercase())
+    signs
+        .next()
+        .map_or_else(String::new, |first| first.to_uppercase().collect::<String>() + &signs.as_str().to_lowercase())
 }
 
 /// `text.title_case()`: each word with a capital, and the text between the words unchanged.
@@ -130,7 +150,8 @@ fn title_case(native: &Native<'_>, text: &str) -> Given {
     Ok(title.into())
 }
 
-/// Returns the words of a text. A word ends at a sign that is no letter or digit, and where a capital follows a small letter, as in `podName`.
+/// Returns the words of a text. A word ends at a sign that is no letter or digit, and where a capital follows a small
+/// letter, as in `podName`.
 fn words(text: &str) -> Result<Vec<&str>, Thrown> {
     let mut words = Vec::new();
     let mut begun: Option<usize> = None;
@@ -138,8 +159,8 @@ fn words(text: &str) -> Result<Vec<&str>, Thrown> {
     let mut signs = text.char_indices().peekable();
     while let Some((index, c)) = signs.next() {
         let next_is_small = signs.peek().is_some_and(|(_, next)| next.is_lowercase());
-        let is_boundary =
-            c.is_uppercase() && (previous.is_lowercase() || previous.is_numeric() || (previous.is_uppercase() && next_is_small));
+        let is_boundary = c.is_uppercase()
+            && (previous.is_lowercase() || previous.is_numeric() || (previous.is_uppercase() && next_is_small));
         if let Some(start) = begun.filter(|_| !c.is_alphanumeric() || is_boundary) {
             bounded::reserve(2 * size_of::<&str>())?;
             words.push(&text[start..index]);

@@ -61,7 +61,8 @@ fn dump(native: &Native<'_>, given: &Dynamic) -> Given {
     // The whole text is made before it is known to fit.
     crate::script::functions::support::may_have_bytes(native, 0)?;
     bounded::reserve(crate::script::values::json::size(&value).saturating_mul(3))?;
-    let dumped = toml::to_string(&value).map_err(|error| wrong("toml::dump", format!("the value has no form in TOML: {error}")))?;
+    let dumped = toml::to_string(&value)
+        .map_err(|error| wrong("toml::dump", format!("the value has no form in TOML: {error}")))?;
     let mut text = Text::up_to(native.engine().max_string_size());
     if text.push(dumped.as_bytes()) {
         Ok(text.into_string().into())

@@ -44,8 +44,9 @@ fn hidden(address: &str) -> String {
     }
 }
 
-/// `url::parse(text)`: a map with `scheme`, `username`, `password`, `host`, `port`, `path`, `query`, `fragment`. The port is that of the scheme
-/// if none is written, `query` is a map of texts, and of a list if a name occurs several times. Missing parts are `()`.
+/// `url::parse(text)`: a map with `scheme`, `username`, `password`, `host`, `port`, `path`, `query`, `fragment`. The
+/// port is that of the scheme if none is written, `query` is a map of texts, and of a list if a name occurs several
+/// times. Missing parts are `()`.
 fn parse(given: &Dynamic) -> Given {
     let url = address("url::parse", given)?;
     let optional = |part: Option<&str>| part.map_or(Dynamic::UNIT, Into::into);
@@ -86,7 +87,9 @@ fn join(base: &Dynamic, reference: &Dynamic) -> Given {
         return Err(wrong("url::join", format!("an address has at most {MAX_URL} bytes")));
     }
     let joined = base.join(&reference);
-    joined.map(|url| String::from(url).into()).map_err(|error| unreadable("url::join", format!("{:?}: {error}", hidden(&reference))))
+    joined
+        .map(|url| String::from(url).into())
+        .map_err(|error| unreadable("url::join", format!("{:?}: {error}", hidden(&reference))))
 }
 
 /// `url::encode(text)`: the text with `%20` and the like for all signs but letters, digits and `-._~`.
@@ -103,16 +106,22 @@ fn decode(given: &Dynamic) -> Given {
     decoded.map(|text| text.into_owned().into()).map_err(|_| unreadable("url::decode", "the bytes are not UTF-8 text"))
 }
 
-/// `url::query(map)`: the query of an address, such as `a=1&b=x%20y`. A list gives its name several times; `()` is left out.
+/// `url::query(map)`: the query of an address, such as `a=1&b=x%20y`. A list gives its name several times; `()` is left
+/// out.
 fn query(native: &Native<'_>, given: &Dynamic) -> Given {
     let entries = plain("url::query", given)?;
-    let entries = entries.try_cast::<Map>().ok_or_else(|| wrong("url::query", format!("it needs a map, not {}", shown(given))))?;
+    let entries = entries
+        .try_cast::<Map>()
+        .ok_or_else(|| wrong("url::query", format!("it needs a map, not {}", shown(given))))?;
     let mut query = String::new();
     for (name, value) in &entries {
         let values = if value.is_array() { items_of("url::query", value)? } else { vec![value.clone()] };
         for value in values.iter().filter(|value| !value.is_unit()) {
             if value.is_array() || value.is_map() {
-                return Err(wrong("url::query", format!("the value of `{name}` is neither a plain value nor a list of them")));
+                return Err(wrong(
+                    "url::query",
+                    format!("the value of `{name}` is neither a plain value nor a list of them"),
+                ));
             }
             let value = convert::shown(value);
             may_have_bytes(native, query.len() + 3 * (name.len() + value.len()) + 2)?;

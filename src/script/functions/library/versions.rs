@@ -18,7 +18,9 @@ const MAX_LENGTH: usize = 1_000;
 pub(super) fn register(engine: &mut Engine) {
     let mut module = Module::new();
     one(&mut module, "parse", |_, given| parse(given));
-    one(&mut module, "is_valid", |_, given| Ok(given.as_immutable_string_ref().is_ok_and(|text| read(&text).is_some()).into()));
+    one(&mut module, "is_valid", |_, given| {
+        Ok(given.as_immutable_string_ref().is_ok_and(|text| read(&text).is_some()).into())
+    });
     two(&mut module, "compare", |_, a, b| {
         Ok((version("version::compare", a)?.cmp_precedence(&version("version::compare", b)?) as i64).into())
     });
@@ -73,7 +75,8 @@ fn partial(text: &str) -> Option<Partial> {
 
 fn version(function: &str, given: &Dynamic) -> Result<Version, Thrown> {
     let written = text(function, "the version", given)?;
-    read(&written).ok_or_else(|| unreadable(function, format!("{:?} is no version, as \"1.2.3\"", bounded::shortened(&written))))
+    read(&written)
+        .ok_or_else(|| unreadable(function, format!("{:?} is no version, as \"1.2.3\"", bounded::shortened(&written))))
 }
 
 /// `version::parse(text)`: a map with `major`, `minor`, `patch`, `pre`, `build`.
@@ -105,12 +108,18 @@ fn sorted(_: &Native<'_>, given: &Dynamic) -> Given {
     Ok(sorted.into_iter().map(|(_, written)| written.into()).collect::<Array>().into())
 }
 
-/// `version::satisfies(version, constraint)`: whether the version fulfils a constraint such as `">=1.2, <2"`, `"^1.2"`, `"~1.2"`, `"1.x"`,
-/// `"1.2 - 1.5"`, `"1.2 || 2.x"`. A version before a release fulfils only constraints that name one, such as `">=1.2-0"`.
+/// `version::satisfies(version, constraint)`: whether the version fulfils a constraint such as `">=1.2, <2"`, `"^1.2"`,
+/// `"~1.2"`, `"1.x"`, `"1.2 - 1.5"`, `"1.2 || 2.x"`. A version before a release fulfils only constraints that name one,
+/// such as `">=1.2-0"`.
 fn satisfies(given: &Dynamic, constraint: &Dynamic) -> Given {
     let version = version("version::satisfies", given)?;
     let written = text("version::satisfies", "the constraint", constraint)?;
-    let wrong = || unreadable("version::satisfies", format!("{:?} is no constraint, as \">=1.2, <2\"", bounded::shortened(&written)));
+    let wrong = || {
+        unreadable(
+            "version::satisfies",
+            format!("{:?} is no constraint, as \">=1.2, <2\"", bounded::shortened(&written)),
+        )
+    };
     if written.len() > MAX_LENGTH {
         return Err(wrong());
     }

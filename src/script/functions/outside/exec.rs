@@ -28,16 +28,23 @@ const OPTIONS: [&str; 7] = ["stdin", "files", "env", "timeout", "outputs", "chec
 /// Registers the module.
 pub(super) fn register(engine: &mut Engine) {
     let mut module = Module::new();
-    FuncRegistration::new("run").set_into_module(&mut module, |native: Native<'_>, name: Dynamic, arguments: Dynamic| {
-        placed(&native, run(&native, &name, &arguments, Dynamic::UNIT))
-    });
-    FuncRegistration::new("run").set_into_module(&mut module, |native: Native<'_>, name: Dynamic, arguments: Dynamic, options: Dynamic| {
-        placed(&native, run(&native, &name, &arguments, options))
-    });
+    FuncRegistration::new("run").set_into_module(
+        &mut module,
+        |native: Native<'_>, name: Dynamic, arguments: Dynamic| {
+            placed(&native, run(&native, &name, &arguments, Dynamic::UNIT))
+        },
+    );
+    FuncRegistration::new("run").set_into_module(
+        &mut module,
+        |native: Native<'_>, name: Dynamic, arguments: Dynamic, options: Dynamic| {
+            placed(&native, run(&native, &name, &arguments, options))
+        },
+    );
     engine.register_static_module("exec", module.into());
 }
 
-/// `exec::run(name, arguments, [options])`: runs a program to its end, and returns a map with `code`, `stdout`, `stderr` and `files`.
+/// `exec::run(name, arguments, [options])`: runs a program to its end, and returns a map with `code`, `stdout`,
+/// `stderr` and `files`.
 fn run(native: &Native<'_>, name: &Dynamic, arguments: &Dynamic, options: Dynamic) -> Result<Dynamic, Thrown> {
     let context = Context::of(native)?;
     context.acts(NAME)?;
@@ -46,10 +53,13 @@ fn run(native: &Native<'_>, name: &Dynamic, arguments: &Dynamic, options: Dynami
         return Err(refused(format!("the program {name} is not listed under `allow.exec`")).into());
     };
     let arguments = finished::arguments(NAME, arguments)?;
-    allowed.admit(&arguments).map_err(|wrong| refused(format!("`{NAME}`: {name} is not allowed with these arguments: {wrong}")))?;
+    allowed
+        .admit(&arguments)
+        .map_err(|wrong| refused(format!("`{NAME}`: {name} is not allowed with these arguments: {wrong}")))?;
     let options = Options::read(options)?;
     let programs = context.outside().programs.clone();
-    let programs = programs.ok_or_else(|| Failure::host("unavailable", format!("`{NAME}` cannot run programs here")))?;
+    let programs =
+        programs.ok_or_else(|| Failure::host("unavailable", format!("`{NAME}` cannot run programs here")))?;
     context.budget().count_api_call()?;
     // Copies, which another thread frees: what the call itself holds stays counted.
     let request = allocator::uncounted(|| request(&name, allowed, &arguments, &options));
@@ -85,7 +95,8 @@ fn refused(message: String) -> Failure {
 
 fn returned(native: &Native<'_>, name: &str, ended: &Finished, options: &Options) -> Result<Dynamic, Thrown> {
     let mut result = finished::returned(native, name, ended, Form { check: options.check, binary: options.binary })?;
-    let files = ended.files.iter().map(|(path, contents)| (path.as_str().into(), finished::bytes(contents))).collect::<Map>();
+    let files =
+        ended.files.iter().map(|(path, contents)| (path.as_str().into(), finished::bytes(contents))).collect::<Map>();
     result.insert("files".into(), files.into());
     Ok(result.into())
 }
@@ -123,12 +134,16 @@ impl Options {
         if timeout.is_some_and(|timeout| timeout.is_zero()) {
             return Err(wrong("the option `timeout` must be more than zero"));
         }
-        let outputs =
-            option("outputs").map_or_else(|| Ok(Array::new()), |outputs| finished::list(NAME, "the option `outputs`", outputs))?;
+        let outputs = option("outputs")
+            .map_or_else(|| Ok(Array::new()), |outputs| finished::list(NAME, "the option `outputs`", outputs))?;
         Ok(Self {
             stdin: option("stdin").map(|stdin| bytes("the option `stdin`", stdin)).transpose()?.unwrap_or_default(),
             files: files.into_iter().map(file).collect::<Result<_, Thrown>>()?,
-            env: variables.into_iter().filter(|(_, value)| !value.is_unit()).map(variable).collect::<Result<_, Thrown>>()?,
+            env: variables
+                .into_iter()
+                .filter(|(_, value)| !value.is_unit())
+                .map(variable)
+                .collect::<Result<_, Thrown>>()?,
             timeout,
             outputs: outputs.iter().map(output).collect::<Result<_, Thrown>>()?,
             check: switch("check")?,
@@ -138,7 +153,8 @@ impl Options {
 }
 
 fn variable((name, value): (rhai::Identifier, Dynamic)) -> Result<(String, String), Thrown> {
-    let value = text(NAME, "a variable of `env`", &value).map_err(|_| wrong(format!("the variable {name} must be a text")))?;
+    let value =
+        text(NAME, "a variable of `env`", &value).map_err(|_| wrong(format!("the variable {name} must be a text")))?;
     if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
         return Err(wrong(format!("{name:?} cannot be a variable of the environment")));
     }

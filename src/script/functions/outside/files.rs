@@ -34,7 +34,10 @@ fn read(native: &Native<'_>, path: &Dynamic) -> Given {
     contents(native, "file::read", path, |bytes| {
         may_have_bytes(native, bytes.len())?;
         std::str::from_utf8(bytes).map(Into::into).map_err(|_| {
-            let message = format!("{} is not UTF-8 text; `file::read_bytes` reads it as bytes", bounded::shortened(&path.to_string()));
+            let message = format!(
+                "{} is not UTF-8 text; `file::read_bytes` reads it as bytes",
+                bounded::shortened(&path.to_string())
+            );
             thrown("NotText", message).into()
         })
     })
@@ -52,7 +55,8 @@ fn contents(native: &Native<'_>, function: &'static str, path: &Dynamic, copy: i
     let path = text(function, "the path", path)?;
     let path = FilePath::parse(&path).map_err(|wrong| argument(function, &path, wrong))?;
     let allowed = context.allow().files.iter().find(|pattern| pattern.matches(&path)).cloned();
-    let allowed = allowed.ok_or_else(|| thrown("Forbidden", format!("the file {path} is not listed under `allow.files`")))?;
+    let allowed =
+        allowed.ok_or_else(|| thrown("Forbidden", format!("the file {path} is not listed under `allow.files`")))?;
     let files = files(&context, function)?;
     let limit = MAX_FILE.min(context.budget().memory() / 2);
     let bytes = wait_in(&context, async move { files.read(allowed, path, limit).await })?.map_err(failed)?;
@@ -70,7 +74,8 @@ fn list(native: &Native<'_>, wanted: &Dynamic) -> Given {
     let path = written.strip_suffix('/').unwrap_or(&written);
     let wanted = FilePattern::parse(path).map_err(|wrong| argument(FUNCTION, &written, wrong))?;
     let wanted = if wanted.is_exact() { wanted.contents() } else { wanted };
-    let allowed: Vec<FilePattern> = context.allow().files.iter().filter(|pattern| pattern.may_overlap(&wanted)).cloned().collect();
+    let allowed: Vec<FilePattern> =
+        context.allow().files.iter().filter(|pattern| pattern.may_overlap(&wanted)).cloned().collect();
     if allowed.is_empty() {
         return Err(thrown("Forbidden", format!("no file of {written} is listed under `allow.files`")).into());
     }

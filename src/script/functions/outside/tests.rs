@@ -16,7 +16,9 @@ use crate::script::limits::{Limit, Limits};
 use crate::script::outside;
 use crate::script::outside::Outside;
 use crate::script::outside::files::{FileError, FileFailure, FilePath, FilePattern, Files};
-use crate::script::outside::programs::{AllowedProgram, Finished, ProgramError, ProgramFailure, ProgramRequest, Programs};
+use crate::script::outside::programs::{
+    AllowedProgram, Finished, ProgramError, ProgramFailure, ProgramRequest, Programs,
+};
 use crate::script::runtime::budget::{Budget, Ending};
 use crate::script::runtime::context::testing::{environment, run_as, run_in};
 use crate::script::runtime::context::{Context, Environment, Mode};
@@ -38,7 +40,10 @@ impl Programs for Echo {
             let _ended = ended;
             match first.as_str() {
                 "hang" => std::future::pending().await,
-                "timeout" => Err(ProgramError { stderr: b"so far".to_vec(), ..ProgramError::new(ProgramFailure::Timeout, "too late") }),
+                "timeout" => Err(ProgramError {
+                    stderr: b"so far".to_vec(),
+                    ..ProgramError::new(ProgramFailure::Timeout, "too late")
+                }),
                 _ => {
                     let code = request.environment.get("CODE").map_or(0, |code| code.parse().unwrap());
                     Ok(Finished { code, stdout: request.stdin, stderr: b"err\n".to_vec(), files: request.files })
@@ -84,8 +89,10 @@ fn with(programs: &Arc<Echo>) -> Environment {
         output: 1_000,
     };
     let exec = BTreeMap::from([("it".to_owned(), program(&["*"])), ("get".to_owned(), program(&["get", "*"]))]);
-    let files = ["/etc/app/*.yaml", "/etc/app/key", "/etc/app/gone"].map(|text| FilePattern::parse(text).unwrap()).into();
-    let outside = Outside { programs: Some(Arc::clone(programs) as _), files: Some(Arc::new(Memory)), ..Outside::default() };
+    let files =
+        ["/etc/app/*.yaml", "/etc/app/key", "/etc/app/gone"].map(|text| FilePattern::parse(text).unwrap()).into();
+    let outside =
+        Outside { programs: Some(Arc::clone(programs) as _), files: Some(Arc::new(Memory)), ..Outside::default() };
     Environment { allow: Allow { exec, files, ..Allow::default() }, outside, ..environment() }
 }
 
@@ -147,7 +154,10 @@ async fn a_code_is_no_error_unless_it_is_checked() {
 
 #[tokio::test(start_paused = true)]
 async fn output_is_text_or_bytes() {
-    assert_eq!(value("exec::run(`it`, [], #{ stdin: base64::decode_bytes(`Yf/w`) }).stdout").await, "a\u{fffd}\u{fffd}");
+    assert_eq!(
+        value("exec::run(`it`, [], #{ stdin: base64::decode_bytes(`Yf/w`) }).stdout").await,
+        "a\u{fffd}\u{fffd}"
+    );
     let bytes = "let o = exec::run(`it`, [], #{ stdin: base64::decode_bytes(`YfBi`), binary: true }).stdout; [type_of(o), o.len()]";
     assert_eq!(value(bytes).await, json!(["Bytes", 3]));
 }
@@ -159,9 +169,11 @@ async fn what_is_not_allowed_is_refused() {
     let thrown = caught("exec::run(`get`, [`secret-token`])").await;
     let message = "`exec::run`: get is not allowed with these arguments: the argument number 1 must match `get`";
     assert_eq!(thrown, json!(["exec", "Forbidden", message, null, null]));
-    for (mode, text) in
-        [(Mode::Expression, "expressions"), (Mode::TopLevel, "the top level of a file"), (Mode::Transform, "transformations")]
-    {
+    for (mode, text) in [
+        (Mode::Expression, "expressions"),
+        (Mode::TopLevel, "the top level of a file"),
+        (Mode::Transform, "transformations"),
+    ] {
         for call in ["exec::run(`it`, [])", "file::read(`/etc/app/a.yaml`)", "file::list(`/etc/app`)"] {
             let error = run_as(mode, with(&Arc::default()), call).await.unwrap_err();
             let message = thrown_by(*error);
@@ -197,7 +209,10 @@ async fn wrong_arguments_are_errors() {
         ("file::list(`/etc/../x`)", "no `..`"),
     ] {
         let thrown = caught(&call.replace("#{ `", "#{ \"").replace("`:", "\":")).await;
-        assert!(thrown[0] == "argument" && thrown[2].as_str().is_some_and(|text| text.contains(expected)), "{call}: {thrown}");
+        assert!(
+            thrown[0] == "argument" && thrown[2].as_str().is_some_and(|text| text.contains(expected)),
+            "{call}: {thrown}"
+        );
     }
 }
 
@@ -229,10 +244,19 @@ async fn files_are_texts_or_bytes() {
     assert_eq!(value("yaml::parse(file::read(`/etc/app/a.yaml`)).a").await, 1);
     assert_eq!(value("file::read_bytes(`/etc/app/key`).len()").await, 2);
     let thrown = caught("file::read(`/etc/app/key`)").await;
-    assert_eq!(thrown, json!(["file", "NotText", "/etc/app/key is not UTF-8 text; `file::read_bytes` reads it as bytes", null, null]));
-    assert_eq!(caught("file::read(`/etc/app/gone`)").await, json!(["file", "NotFound", "it does not exist", null, null]));
+    assert_eq!(
+        thrown,
+        json!(["file", "NotText", "/etc/app/key is not UTF-8 text; `file::read_bytes` reads it as bytes", null, null])
+    );
+    assert_eq!(
+        caught("file::read(`/etc/app/gone`)").await,
+        json!(["file", "NotFound", "it does not exist", null, null])
+    );
     let thrown = caught("file::read(`/etc/passwd`)").await;
-    assert_eq!(thrown, json!(["file", "Forbidden", "the file /etc/passwd is not listed under `allow.files`", null, null]));
+    assert_eq!(
+        thrown,
+        json!(["file", "Forbidden", "the file /etc/passwd is not listed under `allow.files`", null, null])
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -24,7 +24,10 @@ async fn value(script: &str) -> Value {
 
 /// Returns the message, the kind and the reason that a script has caught.
 async fn caught(script: &str) -> Value {
-    value(&format!("let caught = (); try {{ {script} }} catch (e) {{ caught = [e.message, e.kind, e.status]; }} caught")).await
+    value(&format!(
+        "let caught = (); try {{ {script} }} catch (e) {{ caught = [e.message, e.kind, e.status]; }} caught"
+    ))
+    .await
 }
 
 async fn limited(limits: Limits, script: &str) -> (Result<Dynamic, Box<EvalAltResult>>, Rc<Budget>) {
@@ -51,7 +54,9 @@ async fn values_are_in_the_order_of_the_functions_and_waits_overlap() {
 async fn as_many_run_at_once_as_the_limit_says() {
     for (limit, seconds) in [("", 20), (", 1", 160), (", #{limit: 16}", 10), (", 5", 40), (", ()", 20), (", #{}", 20)] {
         let begun = tokio::time::Instant::now();
-        let script = format!("let all = []; for i in 0..16 {{ let n = i; all.push(|| {{ sleep(10); n }}); }} parallel(all{limit})");
+        let script = format!(
+            "let all = []; for i in 0..16 {{ let n = i; all.push(|| {{ sleep(10); n }}); }} parallel(all{limit})"
+        );
         assert_eq!(value(&script).await, json!((0..16).collect::<Vec<_>>()));
         assert_eq!(begun.elapsed().as_secs(), seconds, "{limit}");
     }
@@ -70,7 +75,9 @@ async fn a_thousand_functions_run_with_a_limit_of_eight() {
         };
         let done = parallel((0..1000).map(|i| work.curry(i)), 8);
         [most, running, done.len(), done[0], done[999]]";
-    let script = script.replace("let (running, most) = (0, 0);", "let running = 0; let most = 0;").replace("(0..1000).map", "list.map");
+    let script = script
+        .replace("let (running, most) = (0, 0);", "let running = 0; let most = 0;")
+        .replace("(0..1000).map", "list.map");
     let script = format!("let list = []; for i in 0..1000 {{ list.push(i); }} {script}");
     let begun = tokio::time::Instant::now();
     assert_eq!(value(&script).await, json!([8, 0, 1000, 0, 999]));
@@ -93,10 +100,16 @@ async fn the_first_error_ends_the_others_and_can_be_caught() {
         sleep(100);
         seen";
     let seen = value(script).await;
-    assert_eq!(seen.as_array().unwrap().iter().rev().take(2).rev().cloned().collect::<Vec<_>>(), [json!("later"), json!("temporary")]);
+    assert_eq!(
+        seen.as_array().unwrap().iter().rev().take(2).rev().cloned().collect::<Vec<_>>(),
+        [json!("later"), json!("temporary")]
+    );
     assert!(!seen.to_string().contains("slow") && !seen.to_string().contains("after"), "{seen}");
     assert_eq!(begun.elapsed().as_secs(), 101);
-    assert_eq!(value("let text = (); try { parallel([|| { throw `own`; }]) } catch (e) { text = e; } text").await, "own");
+    assert_eq!(
+        value("let text = (); try { parallel([|| { throw `own`; }]) } catch (e) { text = e; } text").await,
+        "own"
+    );
     assert_eq!(caught("parallel([|| sleep(-1)])").await[1], "argument");
 }
 
@@ -124,18 +137,24 @@ async fn wrong_arguments_are_told_before_a_function_begins() {
     let refused = caught("parallel([|| execute()])").await;
     assert_eq!(
         (&refused[0], &refused[1]),
-        (&json!("`execute` is not available in the functions of `parallel`: call it before or after"), &json!("unavailable"))
+        (
+            &json!("`execute` is not available in the functions of `parallel`: call it before or after"),
+            &json!("unavailable")
+        )
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn calls_may_be_nested_up_to_a_depth() {
     let begun = tokio::time::Instant::now();
-    let nested = "parallel([|| parallel([|| parallel([|| { sleep(10); 1 }, || 2]), || { sleep(10); 3 }]), || { sleep(10); 4 }])";
+    let nested =
+        "parallel([|| parallel([|| parallel([|| { sleep(10); 1 }, || 2]), || { sleep(10); 3 }]), || { sleep(10); 4 }])";
     assert_eq!(value(nested).await, json!([[[1, 2], 3], 4]));
     assert_eq!(begun.elapsed().as_secs(), 10);
-    let endless =
-        value("fn deeper() { parallel([|| deeper()]) } let text = (); try { deeper() } catch (e) { text = e.message; } text").await;
+    let endless = value(
+        "fn deeper() { parallel([|| deeper()]) } let text = (); try { deeper() } catch (e) { text = e.message; } text",
+    )
+    .await;
     assert!(endless.as_str().unwrap().contains("up to 3 levels deep"), "{endless}");
     // All levels together run up to a number of functions, and none of them waits for ever.
     let script = format!(
@@ -191,7 +210,8 @@ async fn a_cancelled_call_ends_all_its_functions() {
     let stop = Stop::new();
     let budget = Rc::new(Budget::new(&Limits::default(), stop.clone()));
     let context = Context::new(Rc::new(environment()), Rc::clone(&budget), Mode::Function);
-    let script = "parallel([|| sleep(1000), || parallel([|| { try { sleep(1000) } catch { loop {} } }]), || loop { sleep(1) }])";
+    let script =
+        "parallel([|| sleep(1000), || parallel([|| { try { sleep(1000) } catch { loop {} } }]), || loop { sleep(1) }])";
     let request = async {
         tokio::time::sleep(Duration::from_secs(30)).await;
         stop.request("the operator ends");
@@ -246,7 +266,9 @@ async fn functions_that_never_wait_let_other_scripts_run() {
     assert_eq!(value(script).await, 2000);
 }
 
-async fn on_fiber(run: impl FnOnce(Context) -> Result<Vec<i32>, Failed> + 'static) -> std::thread::Result<Result<Vec<i32>, Failed>> {
+async fn on_fiber(
+    run: impl FnOnce(Context) -> Result<Vec<i32>, Failed> + 'static,
+) -> std::thread::Result<Result<Vec<i32>, Failed>> {
     let budget = Rc::new(Budget::new(&Limits::default(), Stop::new()));
     let context = Context::new(Rc::new(environment()), Rc::clone(&budget), Mode::Function);
     Fiber::new(budget, move || run(context)).unwrap().await

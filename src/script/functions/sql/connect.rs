@@ -1,4 +1,5 @@
-//! `sql::connect`: a connection from a Secret at run time, to a server that `allow.sql` lists, or to another database of a declared one.
+//! `sql::connect`: a connection from a Secret at run time, to a server that `allow.sql` lists, or to another database
+//! of a declared one.
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use super::thrown::thrown;
 use crate::script::functions::options::{Options, json};
 use crate::script::functions::support::{Given, Native, Thrown, wrong};
 use crate::script::outside::sql::{
-    Authorities, Database, DatabasePlace, Driver, Hidden, Password, Server, ServerAddress, SqlError, SqlLimits, SqlProblem, Tls, host_of,
+    Authorities, Database, DatabasePlace, Driver, Hidden, Password, Server, ServerAddress, SqlError, SqlLimits,
+    SqlProblem, Tls, host_of,
 };
 use crate::script::outside::{Grants, is_place_allowed};
 use crate::script::runtime::context::Context;
@@ -31,14 +33,15 @@ const KEYS: [(&str, &[&str]); 8] = [
     ("ca", &["ca.crt"]),
 ];
 
-/// `sql::connect(given, [options])`: a connection by the entries of a map, or of a Secret. Options take precedence. With the name of a
-/// declared database: a connection to another one of its server.
+/// `sql::connect(given, [options])`: a connection by the entries of a map, or of a Secret. Options take precedence.
+/// With the name of a declared database: a connection to another one of its server.
 pub(super) fn connect(native: &Native<'_>, given: &Dynamic, options: Option<&Dynamic>) -> Given {
     let context = Context::of(native)?;
     context.acts(FUNCTION)?;
     if given.is_string() || given.is::<Connection>() {
         let declared = Connection::of(&context, FUNCTION, given)?;
-        return beside(&declared.database, options).map(|database| Dynamic::from(Connection { database, transaction: None }));
+        return beside(&declared.database, options)
+            .map(|database| Dynamic::from(Connection { database, transaction: None }));
     }
     let mut entries = entries(json(FUNCTION, given)?, true)?;
     if let Some(options) = options {
@@ -66,7 +69,9 @@ fn entries(given: Value, may_be_secret: bool) -> Result<Map<String, Value>, Thro
     let Value::Object(mut given) = given else { return Err(wrong(FUNCTION, "a connection is a map, or a Secret")) };
     let is_secret = may_be_secret && given.get("kind").and_then(Value::as_str) == Some("Secret");
     if is_secret {
-        let Some(Value::Object(data)) = given.remove("data") else { return Err(wrong(FUNCTION, "the Secret has no data")) };
+        let Some(Value::Object(data)) = given.remove("data") else {
+            return Err(wrong(FUNCTION, "the Secret has no data"));
+        };
         let decoded = |(key, value): (String, Value)| {
             let text = STANDARD.decode(value.as_str()?).ok().and_then(|bytes| String::from_utf8(bytes).ok())?;
             Some((key, Value::String(text)))
@@ -95,8 +100,11 @@ fn database(context: &Context, entries: &Map<String, Value>) -> Result<Database,
     };
     let driver = text("driver")?.ok_or_else(|| wrong(FUNCTION, "`driver` is missing: \"postgres\" or \"mysql\""))?;
     let driver = Driver::of(&driver).filter(|driver| *driver != Driver::Sqlite);
-    let driver = driver.ok_or_else(|| wrong(FUNCTION, "`driver` must be \"postgres\" or \"mysql\": files of SQLite are declared"))?;
-    let host = text("host")?.and_then(|host| host_of(&host)).ok_or_else(|| wrong(FUNCTION, "`host` must be the name of a host"))?;
+    let driver = driver
+        .ok_or_else(|| wrong(FUNCTION, "`driver` must be \"postgres\" or \"mysql\": files of SQLite are declared"))?;
+    let host = text("host")?
+        .and_then(|host| host_of(&host))
+        .ok_or_else(|| wrong(FUNCTION, "`host` must be the name of a host"))?;
     let port = match entries.get("port") {
         None => Some(driver.default_port()),
         Some(Value::String(text)) => text.trim().parse().ok(),

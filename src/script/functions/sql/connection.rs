@@ -34,11 +34,19 @@ impl Connection {
             return Ok(connection.clone());
         }
         let Ok(name) = given.as_immutable_string_ref() else {
-            let what = format!("the connection must be a name of `connections`, or one of `sql::connect`, not {}", titles::of_value(given));
+            let what = format!(
+                "the connection must be a name of `connections`, or one of `sql::connect`, not {}",
+                titles::of_value(given)
+            );
             return Err(wrong(function, what));
         };
         let database = context.allow().connections.get(name.as_str()).cloned();
-        let unlisted = || SqlError::new(SqlProblem::Forbidden, format!("the connection {:?} is not listed under `connections`", &**name));
+        let unlisted = || {
+            SqlError::new(
+                SqlProblem::Forbidden,
+                format!("the connection {:?} is not listed under `connections`", &**name),
+            )
+        };
         Ok(Self { database: database.ok_or_else(|| thrown(unlisted()))?, transaction: None })
     }
 }

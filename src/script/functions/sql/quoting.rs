@@ -42,7 +42,11 @@ pub(super) fn literal(native: &Native<'_>, on: &Dynamic, value: &Dynamic) -> Giv
     Ok(written.into())
 }
 
-fn driver(native: &Native<'_>, function: &str, on: &Dynamic) -> Result<Driver, crate::script::functions::support::Thrown> {
+fn driver(
+    native: &Native<'_>,
+    function: &str,
+    on: &Dynamic,
+) -> Result<Driver, crate::script::functions::support::Thrown> {
     let context = Context::of(native)?;
     Ok(Connection::of(&context, function, on)?.database.driver)
 }

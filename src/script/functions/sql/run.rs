@@ -31,7 +31,12 @@ pub(super) fn execute(native: &Native<'_>, arguments: [&Dynamic; 4]) -> Given {
     run(native, "sql::execute", arguments, |reply| Ok(i64::try_from(reply.affected).unwrap_or(i64::MAX).into()))
 }
 
-fn run(native: &Native<'_>, function: &'static str, given: [&Dynamic; 4], result: impl FnOnce(&Reply) -> Given) -> Given {
+fn run(
+    native: &Native<'_>,
+    function: &'static str,
+    given: [&Dynamic; 4],
+    result: impl FnOnce(&Reply) -> Given,
+) -> Given {
     let [on, written, params, options] = given;
     let context = Context::of(native)?;
     context.acts(function)?;
@@ -42,7 +47,8 @@ fn run(native: &Native<'_>, function: &'static str, given: [&Dynamic; 4], result
     let bytes = context.budget().memory() / 2;
     let databases = databases(&context, function)?;
     // Copies, which another thread frees: what the call itself holds stays counted.
-    let statement = allocator::uncounted(|| Statement { text: written.clone(), params: params.clone(), timeout, rows, bytes });
+    let statement =
+        allocator::uncounted(|| Statement { text: written.clone(), params: params.clone(), timeout, rows, bytes });
     let title = connection.database.title.clone();
     let _waiting = context.budget().waiting_for(move || format!("an answer of the database {title}"));
     let outcome = if let Some(open) = &connection.transaction {
@@ -80,15 +86,20 @@ fn limits(function: &'static str, given: &Dynamic, database: &Database) -> Resul
     if timeout.is_some_and(|timeout| timeout.is_zero()) {
         return Err(options.wrong("timeout", "more than zero"));
     }
-    let rows = as_given(Some(given), "rows").map(|value| support::count(function, "the option `rows`", &value)).transpose()?;
+    let rows =
+        as_given(Some(given), "rows").map(|value| support::count(function, "the option `rows`", &value)).transpose()?;
     let own = &database.limits;
-    Ok((timeout.map_or(own.timeout, |timeout| timeout.min(own.timeout)), rows.map_or(own.rows, |rows| rows.min(own.rows))))
+    Ok((
+        timeout.map_or(own.timeout, |timeout| timeout.min(own.timeout)),
+        rows.map_or(own.rows, |rows| rows.min(own.rows)),
+    ))
 }
 
 /// Returns the databases, and counts a call.
 fn databases(context: &Context, function: &str) -> Result<Arc<dyn Databases>, Thrown> {
     let databases = context.outside().databases.clone();
-    let databases = databases.ok_or_else(|| Failure::host("unavailable", format!("`{function}` has no databases here")))?;
+    let databases =
+        databases.ok_or_else(|| Failure::host("unavailable", format!("`{function}` has no databases here")))?;
     context.budget().count_api_call()?;
     Ok(databases)
 }

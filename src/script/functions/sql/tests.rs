@@ -15,8 +15,8 @@ use crate::script::Limits;
 use crate::script::interface::declaration::Allow;
 use crate::script::language::convert;
 use crate::script::outside::sql::{
-    Authorities, Database, DatabasePlace, Databases, Driver, Hidden, Password, Reply, Server, SqlError, SqlLimits, SqlProblem, SqlValue,
-    Statement, Tls, Transaction, TransactionEnd,
+    Authorities, Database, DatabasePlace, Databases, Driver, Hidden, Password, Reply, Server, SqlError, SqlLimits,
+    SqlProblem, SqlValue, Statement, Tls, Transaction, TransactionEnd,
 };
 use crate::script::outside::{Grants, Outside};
 use crate::script::runtime::budget::Budget;
@@ -102,7 +102,8 @@ fn orders(driver: Driver) -> Arc<Database> {
 
 /// Runs a script, and returns its value or its error.
 async fn run_as(mode: Mode, recorder: &Arc<Recorder>, script: &str) -> Result<Value, String> {
-    let connections = BTreeMap::from([("orders".to_owned(), orders(Driver::Postgres)), ("shop".to_owned(), orders(Driver::Mysql))]);
+    let connections =
+        BTreeMap::from([("orders".to_owned(), orders(Driver::Postgres)), ("shop".to_owned(), orders(Driver::Mysql))]);
     let sql = ["*.databases.svc:5432", "127.0.0.1:3306"].map(str::to_owned).to_vec();
     let allow = Allow { sql, connections, ..Allow::default() };
     let outside = Outside { databases: Some(Arc::new(Arc::clone(recorder))), ..Outside::default() };
@@ -181,8 +182,12 @@ async fn parameters_keep_their_types_and_limits_are_those_of_the_database_at_mos
 
 #[tokio::test(start_paused = true)]
 async fn only_declared_databases_can_be_reached() {
-    let script = r#"let c = (); try { sql::query("other", "SELECT 1"); } catch (e) { c = [e.kind, e.reason, e.message]; } c"#;
-    assert_eq!(value(script).await, json!(["sql", "Forbidden", "the connection \"other\" is not listed under `connections`"]));
+    let script =
+        r#"let c = (); try { sql::query("other", "SELECT 1"); } catch (e) { c = [e.kind, e.reason, e.message]; } c"#;
+    assert_eq!(
+        value(script).await,
+        json!(["sql", "Forbidden", "the connection \"other\" is not listed under `connections`"])
+    );
     let script = r#"
         let c = [];
         for host in ["db.svc", "a.databases.svc:1", "127.0.0.1"] {
@@ -214,8 +219,11 @@ async fn a_secret_makes_a_connection() {
     assert_eq!((&server.password, &server.tls), (&Password::Given(Hidden("s3cret-text".to_owned())), &Tls::Off));
     assert!(!format!("{database:?}").contains("s3cret"), "{database:?}");
 
-    let (_, recorder) =
-        run(Vec::new(), r#"sql::execute(sql::connect(#{ driver: "postgres", host: "a.databases.svc", ca: "PEM" }), "x")"#).await;
+    let (_, recorder) = run(
+        Vec::new(),
+        r#"sql::execute(sql::connect(#{ driver: "postgres", host: "a.databases.svc", ca: "PEM" }), "x")"#,
+    )
+    .await;
     let database = Arc::clone(&recorder.databases.lock()[0]);
     let DatabasePlace::Server(server) = &database.place else { panic!() };
     assert_eq!((server.user.as_str(), &server.tls), ("postgres", &Tls::Verified(Authorities::Pem("PEM".to_owned()))));
@@ -246,10 +254,16 @@ async fn a_declared_server_may_have_other_databases() {
 
 #[tokio::test(start_paused = true)]
 async fn errors_have_the_state_of_the_server() {
-    let failed = SqlError { sqlstate: Some("23505".to_owned()), code: Some(1062), ..SqlError::new(SqlProblem::Statement, "it exists") };
-    let script =
-        r#"let c = (); try { sql::execute("orders", "x"); } catch (e) { c = [e.kind, e.reason, e.message, e.sqlstate, e.code]; } c"#;
-    assert_eq!(run(vec![Some(Err(failed))], script).await.0.unwrap(), json!(["sql", "Statement", "it exists", "23505", 1062]));
+    let failed = SqlError {
+        sqlstate: Some("23505".to_owned()),
+        code: Some(1062),
+        ..SqlError::new(SqlProblem::Statement, "it exists")
+    };
+    let script = r#"let c = (); try { sql::execute("orders", "x"); } catch (e) { c = [e.kind, e.reason, e.message, e.sqlstate, e.code]; } c"#;
+    assert_eq!(
+        run(vec![Some(Err(failed))], script).await.0.unwrap(),
+        json!(["sql", "Statement", "it exists", "23505", 1062])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -276,7 +290,8 @@ async fn a_transaction_is_committed_or_rolled_back() {
     assert!(ended.is_err());
     assert_eq!(recorder.steps.lock().last().unwrap(), "dropped");
 
-    let kept = error(r#"let kept = (); sql::transaction("orders", |tx| { kept = tx; }); sql::execute(kept, "late")"#).await;
+    let kept =
+        error(r#"let kept = (); sql::transaction("orders", |tx| { kept = tx; }); sql::execute(kept, "late")"#).await;
     assert!(kept.contains("the transaction has ended"), "{kept}");
     let nested = error(r#"sql::transaction("orders", |tx| sql::transaction(tx, |inner| 1))"#).await;
     assert!(nested.contains("use a savepoint"), "{nested}");
@@ -296,7 +311,8 @@ async fn names_and_constants_are_quoted_for_the_server() {
 
 #[tokio::test(start_paused = true)]
 async fn statements_count_as_calls_and_end_with_the_call() {
-    let (ended, recorder) = run(Vec::new(), r#"for i in 0..9 { try { sql::execute("orders", "x"); } catch (e) {} }"#).await;
+    let (ended, recorder) =
+        run(Vec::new(), r#"for i in 0..9 { try { sql::execute("orders", "x"); } catch (e) {} }"#).await;
     assert!(ended.unwrap_err().contains("terminated"));
     assert_eq!(recorder.steps.lock().len(), 5);
 

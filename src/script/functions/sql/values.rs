@@ -18,7 +18,8 @@ pub(super) fn params(function: &str, given: &Dynamic) -> Result<Vec<SqlValue>, T
         return Ok(Vec::new());
     }
     let is_own = given.is_array();
-    let plain = if is_own { given.clone() } else { convert::to_plain(given).map_err(|error| wrong(function, error))? };
+    let plain =
+        if is_own { given.clone() } else { convert::to_plain(given).map_err(|error| wrong(function, error))? };
     let items = plain.as_array_ref().map_err(|_| wrong(function, "the parameters must be a list"))?;
     items.iter().map(|item| param(function, item)).collect()
 }

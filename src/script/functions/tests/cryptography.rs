@@ -1,4 +1,5 @@
-//! Tests of digests, keys, certificates and tokens, as scripts call them. Their results are compared with other programs elsewhere.
+//! Tests of digests, keys, certificates and tokens, as scripts call them. Their results are compared with other
+//! programs elsewhere.
 
 use serde_json::json;
 
@@ -17,7 +18,11 @@ async fn passwords_are_hashed_and_verified() {
     .await;
     gives("crypto::bcrypt(\"a\", 4) == crypto::bcrypt(\"a\", 4)", json!(false)).await;
     fails("crypto::bcrypt(\"a\", 40)", "the cost is an integer from 4 to 15").await;
-    fails("crypto::argon2(\"a\", #{memory: 1000000})", "`memory` of `crypto::argon2` must be an integer from 1 to 262144").await;
+    fails(
+        "crypto::argon2(\"a\", #{memory: 1000000})",
+        "`memory` of `crypto::argon2` must be an integer from 1 to 262144",
+    )
+    .await;
     fails("crypto::verify_password(\"a\", \"plain\")", "it is not a hash of bcrypt").await;
 }
 
@@ -35,8 +40,11 @@ async fn bytes_are_encrypted() {
         json!(["secret", 34, false]),
     )
     .await;
-    fails("let key = random::bytes(32); crypto::decrypt(key, crypto::encrypt(key, \"a\"), \"b\")", "another key or other additional data")
-        .await;
+    fails(
+        "let key = random::bytes(32); crypto::decrypt(key, crypto::encrypt(key, \"a\"), \"b\")",
+        "another key or other additional data",
+    )
+    .await;
     fails("crypto::encrypt(\"short\", \"a\")", "AES takes 16 or 32").await;
     gives(
         "let old = crypto::fernet_key(); let new_key = crypto::fernet_key(); let token = crypto::fernet_encrypt(old, \"secret\"); \
@@ -44,8 +52,13 @@ async fn bytes_are_encrypted() {
         json!("secret"),
     )
     .await;
-    fails("crypto::fernet_decrypt(crypto::fernet_key(), crypto::fernet_encrypt(crypto::fernet_key(), \"a\"))", "another key").await;
-    fails("crypto::fernet_key().to_text().len() + crypto::fernet_encrypt(\"x\", \"a\")", "a key of Fernet is 32 bytes").await;
+    fails(
+        "crypto::fernet_decrypt(crypto::fernet_key(), crypto::fernet_encrypt(crypto::fernet_key(), \"a\"))",
+        "another key",
+    )
+    .await;
+    fails("crypto::fernet_key().to_text().len() + crypto::fernet_encrypt(\"x\", \"a\")", "a key of Fernet is 32 bytes")
+        .await;
 }
 
 #[tokio::test]
@@ -99,7 +112,11 @@ async fn certificates_are_issued_read_and_verified() {
         json!([true, true, false]),
     )
     .await;
-    fails(&with("x509::verify(certificate, ca, #{name: \"other.example.com\"})"), "not valid for \"other.example.com\"").await;
+    fails(
+        &with("x509::verify(certificate, ca, #{name: \"other.example.com\"})"),
+        "not valid for \"other.example.com\"",
+    )
+    .await;
     fails(&with("x509::verify(certificate, ca, #{at: now() + 31 * 86400})"), "has expired").await;
     fails(&with("x509::sign(request, certificate, key)"), "may not sign certificates: make it with `ca: true`").await;
     fails(&with("x509::sign(request, ca, key)"), "the key is not that of the authority's certificate").await;
@@ -108,10 +125,15 @@ async fn certificates_are_issued_read_and_verified() {
         json!([true, true]),
     )
     .await;
-    fails(&with("x509::pkcs12(ca_key, certificate, \"changeit\")"), "the first certificate is not that of the key").await;
+    fails(&with("x509::pkcs12(ca_key, certificate, \"changeit\")"), "the first certificate is not that of the key")
+        .await;
     fails(&with("x509::pkcs12(key, certificate, \"\")"), "the password is empty").await;
     fails("x509::self_signed(crypto::generate_key(\"ed25519\"), #{subjects: \"a\"})", "has no option `subjects`").await;
-    fails("x509::self_signed(crypto::generate_key(\"ed25519\"), #{usages: [\"web\"]})", "an array of server, client, code and email").await;
+    fails(
+        "x509::self_signed(crypto::generate_key(\"ed25519\"), #{usages: [\"web\"]})",
+        "an array of server, client, code and email",
+    )
+    .await;
     fails("x509::self_signed(crypto::generate_key(\"ed25519\"), #{path_length: 1})", "with `ca: true`").await;
     fails("x509::read(\"x\")", "there is no certificate in PEM").await;
 }
@@ -135,7 +157,8 @@ async fn tokens_are_signed_and_verified() {
     .await;
     fails("jwt::verify(jwt::sign(#{exp: now() - 1}, \"secret\"), \"secret\")", "the token has expired").await;
     gives("jwt::verify(jwt::sign(#{exp: now() - 1}, \"secret\"), \"secret\", #{leeway: 60}).len()", json!(1)).await;
-    fails("jwt::verify(jwt::sign(#{}, \"secret\"), \"other\")", "the signature of the token is not that of the key").await;
+    fails("jwt::verify(jwt::sign(#{}, \"secret\"), \"other\")", "the signature of the token is not that of the key")
+        .await;
     fails("jwt::sign(1, \"secret\")", "the claims must be a map").await;
     fails("jwt::sign(#{}, \"secret\", #{algorithm: \"none\"})", "there is no algorithm \"none\"").await;
     fails("jwt::verify(\"a.b.c\", 1)", "must be a text, bytes, or a map").await;
@@ -161,7 +184,9 @@ async fn secrets_are_shown_nowhere() {
         "crypto::fernet_key()",
         "crypto::private_key(crypto::generate_key(\"ec-p256\"), #{format: \"openssh\"})",
     ] {
-        let shown = plain(run(&format!("let key = {made}; [`${{key}}`, key.to_debug(), #{{key: key}}.to_debug()]")).await).unwrap();
+        let shown =
+            plain(run(&format!("let key = {made}; [`${{key}}`, key.to_debug(), #{{key: key}}.to_debug()]")).await)
+                .unwrap();
         for text in shown.as_array().unwrap() {
             let text = text.as_str().unwrap();
             assert!(text.contains("bytes(") && text.len() < 40, "{made}: {text}");

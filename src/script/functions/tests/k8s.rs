@@ -12,9 +12,11 @@ fn pod(name: &str, ready: &str) -> Value {
     json!({"kind": "Pod", "metadata": {"name": name, "namespace": "here"}, "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}})
 }
 
-/// Runs a script on a cluster in which a watch sees these changes, one every ten seconds. Returns its value, and how long it took.
+/// Runs a script on a cluster in which a watch sees these changes, one every ten seconds. Returns its value, and how
+/// long it took.
 async fn watching(script: &str, changes: Vec<Result<Change, ApiError>>) -> (Result<Value, String>, u64, Vec<String>) {
-    let changes = changes.into_iter().map(|change| (if matches!(change, Ok(Change::Listed)) { 0 } else { 10 }, change)).collect();
+    let changes =
+        changes.into_iter().map(|change| (if matches!(change, Ok(Change::Listed)) { 0 } else { 10 }, change)).collect();
     let cluster = Arc::new(Cluster { changes: Mutex::new(changes), ..Cluster::default() });
     let began = tokio::time::Instant::now();
     let value = run_on(&cluster, script).await;
@@ -35,14 +37,21 @@ async fn waiting_ends_with_the_change_that_fulfils_the_condition() {
     let (found, took, requests) = watching("k8s::wait(\"pods\", \"a\", \"Ready\").metadata.name", changes()).await;
     assert_eq!((found, took), (Ok(json!("a")), 20));
     assert_eq!(requests, ["pods.v1 here Watch None Some(\"metadata.name=a\")"]);
-    let (found, took, requests) = watching("k8s::wait(\"pods\", \"there\", \"a\", \"create\", 60).status.phase", changes()).await;
+    let (found, took, requests) =
+        watching("k8s::wait(\"pods\", \"there\", \"a\", \"create\", 60).status.phase", changes()).await;
     assert_eq!((found, took), (Ok(json!("Running")), 10));
     assert_eq!(requests, ["pods.v1 there Watch None Some(\"metadata.name=a\")"]);
-    let script = "k8s::wait(\"pods\", \"a\", \"create\"); k8s::wait(\"pods\", \"a\", \"$.status.phase=Running\", \"1m\")";
+    let script =
+        "k8s::wait(\"pods\", \"a\", \"create\"); k8s::wait(\"pods\", \"a\", \"$.status.phase=Running\", \"1m\")";
     assert!(
-        watching(script, changes()).await.0.unwrap_err().contains("pods.v1 here/a: after 60s still waiting for an answer of the server")
+        watching(script, changes())
+            .await
+            .0
+            .unwrap_err()
+            .contains("pods.v1 here/a: after 60s still waiting for an answer of the server")
     );
-    let (found, took, _) = watching("k8s::wait(\"pods\", \"a\", \"$.status.phase=Running\", \"1m\").kind", changes()).await;
+    let (found, took, _) =
+        watching("k8s::wait(\"pods\", \"a\", \"$.status.phase=Running\", \"1m\").kind", changes()).await;
     assert_eq!((found, took), (Ok(json!("Pod")), 10));
     // The list has no such object yet, so that it is deleted at once.
     let (found, took, _) = watching("k8s::wait(\"pods\", \"a\", \"delete\")", changes()).await;
@@ -57,13 +66,18 @@ async fn waiting_too_long_can_be_caught_and_names_what_was_awaited() {
     let never = || vec![Ok(Change::Listed), Ok(Change::Present(pod("a", "False")))];
     let (found, took, _) = watching("k8s::wait(\"pods\", \"a\", \"Ready\", 25)", never()).await;
     let error = found.unwrap_err();
-    assert!(error.contains("k8s::wait pods.v1 here/a: after 25s still waiting for `Ready=True`") && took == 25, "{error}");
+    assert!(
+        error.contains("k8s::wait pods.v1 here/a: after 25s still waiting for `Ready=True`") && took == 25,
+        "{error}"
+    );
     let caught = "let c; try { k8s::wait(\"pods\", \"a\", \"Ready\", 1) } catch (e) { c = [e.kind, e.status, e.details.name]; } c";
     assert_eq!(watching(caught, never()).await.0, Ok(json!(["timeout", null, "a"])));
     let (found, _, _) = watching("k8s::wait(\"pods\", \"a\", \"Ready\")", vec![Ok(Change::Listed)]).await;
     assert!(found.unwrap_err().contains("after 30s still waiting for `Ready=True`; it does not exist"));
-    let refused = Err(ApiError { message: "no".into(), status: Some(403), reason: Some("Forbidden".into()), details: None });
-    let caught = "let c; try { k8s::wait(\"pods\", \"a\", \"Ready\") } catch (e) { c = [e.kind, e.status, e.reason]; } c";
+    let refused =
+        Err(ApiError { message: "no".into(), status: Some(403), reason: Some("Forbidden".into()), details: None });
+    let caught =
+        "let c; try { k8s::wait(\"pods\", \"a\", \"Ready\") } catch (e) { c = [e.kind, e.status, e.reason]; } c";
     assert_eq!(watching(caught, vec![refused]).await.0, Ok(json!(["api", 403, "Forbidden"])));
     for (script, expected) in [
         ("k8s::wait(\"pods\", \"a\", \"1s\")", "\"1s\" is no condition: write such as `Ready`"),
@@ -95,9 +109,13 @@ async fn a_function_sees_each_state_until_it_is_satisfied() {
     let gone = vec![Ok(Change::Listed), Ok(Change::Present(pod("a", "True"))), Ok(Change::Gone(pod("a", "True")))];
     let script = "let seen = []; let end = k8s::watch_until(\"pods\", \"there\", \"a\", |pod| { seen.push(pod == ()); seen.len() == 3 }); [seen, end]";
     assert_eq!(watching(script, gone).await.0, Ok(json!([[true, false, true], null])));
-    let thrown = watching("k8s::watch_until(\"pods\", \"a\", |pod| throw \"enough\")", vec![Ok(Change::Listed)]).await.0.unwrap_err();
+    let thrown = watching("k8s::watch_until(\"pods\", \"a\", |pod| throw \"enough\")", vec![Ok(Change::Listed)])
+        .await
+        .0
+        .unwrap_err();
     assert!(thrown.contains("enough"), "{thrown}");
-    let (found, took, _) = watching("k8s::watch_until(\"pods\", \"a\", |pod| pod != (), 5)", vec![Ok(Change::Listed)]).await;
+    let (found, took, _) =
+        watching("k8s::watch_until(\"pods\", \"a\", |pod| pod != (), 5)", vec![Ok(Change::Listed)]).await;
     assert!(found.unwrap_err().contains("after 5s still waiting for the function") && took == 5);
 }
 
@@ -105,23 +123,36 @@ async fn a_function_sees_each_state_until_it_is_satisfied() {
 async fn logs_evictions_and_tokens_are_subresources() {
     let script = "k8s::logs(\"a\"); k8s::logs(\"there\", \"a\", #{container: \"c\", tail: 5, since: \"1m\", previous: true, limit: 9})";
     let sent = requests(script).await;
-    assert!(sent[0].starts_with("pods.v1 here Log { name: \"a\", part: LogPart { container: None, tail: None, since: None"), "{}", sent[0]);
-    assert!(sent[0].contains("limit: 1048576"));
     assert!(
-        sent[1].starts_with("pods.v1 there Log { name: \"a\", part: LogPart { container: Some(\"c\"), tail: Some(5), since: Some(60s)")
+        sent[0].starts_with("pods.v1 here Log { name: \"a\", part: LogPart { container: None, tail: None, since: None"),
+        "{}",
+        sent[0]
     );
+    assert!(sent[0].contains("limit: 1048576"));
+    assert!(sent[1].starts_with(
+        "pods.v1 there Log { name: \"a\", part: LogPart { container: Some(\"c\"), tail: Some(5), since: Some(60s)"
+    ));
     assert!(sent[1].ends_with("is_previous: true, has_timestamps: false, limit: 9 } }"));
     let sent = requests("k8s::evict(\"there\", \"a\", #{grace: 5})").await;
-    assert!(sent[0].starts_with("pods.v1 there CreateSubresource { name: \"a\", subresource: \"eviction\""), "{}", sent[0]);
+    assert!(
+        sent[0].starts_with("pods.v1 there CreateSubresource { name: \"a\", subresource: \"eviction\""),
+        "{}",
+        sent[0]
+    );
     assert!(sent[0].contains("\"gracePeriodSeconds\": Number(5)"));
     assert_eq!(on_cluster("k8s::evict(\"a\")", vec![Ok(Value::Null)]).await.0, Ok(json!(false)));
     assert_eq!(on_cluster("k8s::evict(\"a\")", vec![Ok(json!({}))]).await.0, Ok(json!(true)));
     let caught = "let c; try { k8s::evict(\"a\") } catch (e) { c = e.status; } c";
     assert_eq!(on_cluster(caught, vec![refused(429, "TooManyRequests")]).await.0, Ok(json!(429)));
     let answer = json!({"status": {"token": "t", "expirationTimestamp": "2030-01-01T00:00:00Z"}});
-    let (found, sent) = on_cluster("k8s::token(\"default\", #{audiences: [\"vault\"], expiration: \"1h\"})", vec![Ok(answer)]).await;
+    let (found, sent) =
+        on_cluster("k8s::token(\"default\", #{audiences: [\"vault\"], expiration: \"1h\"})", vec![Ok(answer)]).await;
     assert_eq!(found, Ok(json!({"token": "t", "expires": "2030-01-01T00:00:00Z"})));
-    assert!(sent[0].contains("subresource: \"token\"") && sent[0].contains("\"expirationSeconds\": Number(3600)"), "{}", sent[0]);
+    assert!(
+        sent[0].contains("subresource: \"token\"") && sent[0].contains("\"expirationSeconds\": Number(3600)"),
+        "{}",
+        sent[0]
+    );
     for (script, expected) in [
         ("k8s::logs(\"a\", #{tail: -1})", "the option `tail` of `k8s::logs` must be an integer that is not negative"),
         ("k8s::logs(\"a\", #{follow: true})", "has no option `follow`"),
@@ -177,7 +208,10 @@ async fn ends_of_commands_are_those_of_programs() {
         )
     };
     let found = on(ended(), &caught("#{check: true}")).await;
-    assert_eq!(found, Ok(json!(["exec", "ExitCode", "ls in pods.v1 here/a has ended with the code 3: err", null, 3, "out"])));
+    assert_eq!(
+        found,
+        Ok(json!(["exec", "ExitCode", "ls in pods.v1 here/a has ended with the code 3: err", null, 3, "out"]))
+    );
     let late = ProgramError { stdout: b"so far".to_vec(), ..ProgramError::new(ProgramFailure::Timeout, "too late") };
     let found = on(Err(ExecError::Command(late)), &caught("#{}")).await;
     assert_eq!(found, Ok(json!(["exec", "Timeout", "k8s::exec pods.v1 here/a: too late", null, null, "so far"])));
@@ -188,8 +222,7 @@ async fn ends_of_commands_are_those_of_programs() {
 #[tokio::test]
 async fn the_own_rights_are_asked_for() {
     let allowed = |is_allowed: bool| Ok(json!({"status": {"allowed": is_allowed}}));
-    let script =
-        "[k8s::can(\"delete\", \"pods\"), k8s::can(\"get\", \"nodes\", #{name: \"n\"}), k8s::can(\"list\", \"pods\", #{namespace: \"\"})]";
+    let script = "[k8s::can(\"delete\", \"pods\"), k8s::can(\"get\", \"nodes\", #{name: \"n\"}), k8s::can(\"list\", \"pods\", #{namespace: \"\"})]";
     let (found, sent) = on_cluster(script, vec![allowed(true), allowed(false), allowed(true)]).await;
     assert_eq!(found, Ok(json!([true, false, true])));
     assert!(

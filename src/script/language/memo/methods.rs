@@ -37,13 +37,21 @@ impl Memo {
         if !self.is_writable {
             let value = convert::to_json(&value).map_err(not_plain)?;
             // After a chain of calls, the interpreter writes the read value back.
-            return if convert::to_json(&self.get(key)).is_ok_and(|present| present == value) { Ok(()) } else { Err(read_only()) };
+            return if convert::to_json(&self.get(key)).is_ok_and(|present| present == value) {
+                Ok(())
+            } else {
+                Err(read_only())
+            };
         }
         // A memo outlives the calls that write to it, and so has a limit of its own.
         let limit = fiber::with_budget(Budget::memory).unwrap_or(usize::MAX);
         let inserted = match &self.owner {
-            MemoOwner::Operator => self.memos.insert_for_operator(&key, convert::to_data(&value).map_err(not_plain)?, limit),
-            MemoOwner::Object(memo) => self.memos.insert_for_object(memo, &key, convert::to_plain(&value).map_err(not_plain)?, limit),
+            MemoOwner::Operator => {
+                self.memos.insert_for_operator(&key, convert::to_data(&value).map_err(not_plain)?, limit)
+            }
+            MemoOwner::Object(memo) => {
+                self.memos.insert_for_object(memo, &key, convert::to_plain(&value).map_err(not_plain)?, limit)
+            }
         };
         inserted.map_err(|TooLarge| bounded::refused(Limit::Memory))
     }

@@ -19,13 +19,18 @@ pub(crate) fn register(engine: &mut Engine) {
     pure!(engine, "contains", PatchHandle::contains);
     pure!(engine, "remove", PatchHandle::remove);
     pure!(engine, "push", PatchHandle::push);
-    pure!(engine, "keys", |patch: &mut PatchHandle| patch.entries().into_keys().map(|key| key.as_str().into()).collect::<Array>());
+    pure!(engine, "keys", |patch: &mut PatchHandle| patch
+        .entries()
+        .into_keys()
+        .map(|key| key.as_str().into())
+        .collect::<Array>());
     pure!(engine, "values", |patch: &mut PatchHandle| patch.entries().into_values().collect::<Array>());
     pure!(engine, "len", |patch: &mut PatchHandle| patch.entries().len() as i64);
     pure!(engine, "is_empty", |patch: &mut PatchHandle| patch.entries().is_empty());
     pure!(engine, "copy", |patch: &mut PatchHandle| convert::to_dynamic(&patch.snapshot()));
     for name in ["to_string", "to_debug", "to_json"] {
-        pure!(engine, name, |patch: &mut PatchHandle| patch.look(|value| bounded::json_text(value.unwrap_or(&Value::Null))));
+        pure!(engine, name, |patch: &mut PatchHandle| patch
+            .look(|value| bounded::json_text(value.unwrap_or(&Value::Null))));
     }
     register_operators(engine);
 }
@@ -35,13 +40,15 @@ fn register_operators(engine: &mut Engine) {
     pure!(engine, "!=", |patch: &mut PatchHandle, (): ()| !patch.is_missing());
     pure!(engine, "==", |(): (), mut patch: PatchHandle| patch.is_missing());
     pure!(engine, "!=", |(): (), mut patch: PatchHandle| !patch.is_missing());
-    let same = |patch: &mut PatchHandle, other: &Dynamic| convert::to_json(other).is_ok_and(|other| patch.snapshot() == other);
+    let same =
+        |patch: &mut PatchHandle, other: &Dynamic| convert::to_json(other).is_ok_and(|other| patch.snapshot() == other);
     pure!(engine, "==", move |patch: &mut PatchHandle, other: Dynamic| same(patch, &other));
     pure!(engine, "!=", move |patch: &mut PatchHandle, other: Dynamic| !same(patch, &other));
     for name in ["+", "-", "*", "/", "+=", "-=", "*=", "/="] {
-        let fail = |native: NativeCallContext<'_>, patch: &mut PatchHandle, _: Dynamic| -> Result<Dynamic, Box<EvalAltResult>> {
-            Err(patch.missing(native.fn_name()))
-        };
+        let fail = |native: NativeCallContext<'_>,
+                    patch: &mut PatchHandle,
+                    _: Dynamic|
+         -> Result<Dynamic, Box<EvalAltResult>> { Err(patch.missing(native.fn_name())) };
         pure!(engine, name, fail);
     }
 }
@@ -69,7 +76,8 @@ impl PatchHandle {
             return Ok(());
         }
         if !self.is_writable {
-            let is_same = child.look(|present| convert::to_json(&value).is_ok_and(|value| present.unwrap_or(&Value::Null) == &value));
+            let is_same = child
+                .look(|present| convert::to_json(&value).is_ok_and(|value| present.unwrap_or(&Value::Null) == &value));
             return if is_same { Ok(()) } else { Err(read_only()) };
         }
         let refused = |error| Failure::argument(format!("cannot set {}: {error}", child.title()));
@@ -127,7 +135,8 @@ impl PatchHandle {
         if !self.is_writable {
             return Err(read_only());
         }
-        let item = convert::to_json(&item).map_err(|error| Failure::argument(format!("cannot push to {}: {error}", self.title())))?;
+        let item = convert::to_json(&item)
+            .map_err(|error| Failure::argument(format!("cannot push to {}: {error}", self.title())))?;
         self.write(Value::Array(vec![item]))
     }
 

@@ -23,7 +23,11 @@ impl SettingsHandle {
     fn below(&self, key: &str) -> Result<Self, Box<EvalAltResult>> {
         let child = Self { path: self.path.iter().cloned().chain([key.to_owned()]).collect(), ..self.clone() };
         let is_known = self.snapshot().get(key).is_some();
-        if is_known { Ok(child) } else { Err(Failure::argument(format!("there is no setting `{}`", child.title())).into()) }
+        if is_known {
+            Ok(child)
+        } else {
+            Err(Failure::argument(format!("there is no setting `{}`", child.title())).into())
+        }
     }
 
     fn title(&self) -> String {
@@ -40,7 +44,10 @@ impl SettingsHandle {
 
     fn set(&mut self, key: ImmutableString, value: Dynamic) -> Result<(), Box<EvalAltResult>> {
         let child = self.below(&key)?;
-        if value.read_lock::<Self>().is_some_and(|written| Rc::ptr_eq(&written.tree, &self.tree) && written.path == child.path) {
+        if value
+            .read_lock::<Self>()
+            .is_some_and(|written| Rc::ptr_eq(&written.tree, &self.tree) && written.path == child.path)
+        {
             // The interpreter writes the handle back after a step through it.
             return Ok(());
         }

@@ -9,8 +9,20 @@ use crate::script::language::view::View;
 use crate::script::values::script_error::Failure;
 
 /// The functions of lists and maps with a closure or two values, which treat a view's children like a native list.
-const FORWARDED: [&str; 12] =
-    ["map", "filter", "some", "all", "find", "find_map", "index_of", "for_each", "reduce", "reduce_rev", "zip", "extract"];
+const FORWARDED: [&str; 12] = [
+    "map",
+    "filter",
+    "some",
+    "all",
+    "find",
+    "find_map",
+    "index_of",
+    "for_each",
+    "reduce",
+    "reduce_rev",
+    "zip",
+    "extract",
+];
 
 /// Registers the methods of views.
 pub(crate) fn register(engine: &mut Engine) {
@@ -35,7 +47,11 @@ pub(crate) fn register(engine: &mut Engine) {
     }
     register_operators(engine);
     for name in FORWARDED {
-        pure!(engine, name, |native: NativeCallContext<'_>, view: &mut View, one: Dynamic| forward(&native, view, &mut [one]));
+        pure!(engine, name, |native: NativeCallContext<'_>, view: &mut View, one: Dynamic| forward(
+            &native,
+            view,
+            &mut [one]
+        ));
         pure!(engine, name, |native: NativeCallContext<'_>, view: &mut View, one: Dynamic, two: Dynamic| {
             forward(&native, view, &mut [one, two])
         });
@@ -59,7 +75,8 @@ fn register_operators(engine: &mut Engine) {
 impl View {
     pub(crate) fn set(&mut self, key: ImmutableString, value: Dynamic) -> Result<(), Box<EvalAltResult>> {
         let present = self.get(key.clone())?;
-        // Null is also written as `()`: distinguishing it from an absent key would need a change, which is refused anyway.
+        // Null is also written as `()`: distinguishing it from an absent key would need a change, which is refused
+        // anyway.
         let is_new = matches!(self.value(), Value::Object(map) if !map.contains_key(key.as_str()));
         if is_new && !value.is_unit() {
             return Err(read_only(&format!("`{key}`")));
@@ -75,7 +92,9 @@ impl View {
     fn contains(&mut self, wanted: Dynamic) -> bool {
         match self.value() {
             Value::Object(map) => convert::key_of(&wanted).is_some_and(|key| map.contains_key(key.as_str())),
-            Value::Array(items) => convert::to_json(&wanted).is_ok_and(|wanted| items.iter().any(|item| equality::equal(item, &wanted))),
+            Value::Array(items) => {
+                convert::to_json(&wanted).is_ok_and(|wanted| items.iter().any(|item| equality::equal(item, &wanted)))
+            }
             _ => false,
         }
     }
@@ -112,7 +131,11 @@ pub(crate) fn same(present: &Dynamic, written: &Dynamic) -> bool {
 }
 
 /// Calls a native function of lists or maps with one level of the view as its value.
-fn forward(native: &NativeCallContext<'_>, view: &mut View, rest: &mut [Dynamic]) -> Result<Dynamic, Box<EvalAltResult>> {
+fn forward(
+    native: &NativeCallContext<'_>,
+    view: &mut View,
+    rest: &mut [Dynamic],
+) -> Result<Dynamic, Box<EvalAltResult>> {
     let mut level = view.level();
     let mut arguments = vec![&mut level];
     arguments.extend(rest.iter_mut());

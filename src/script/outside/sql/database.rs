@@ -41,9 +41,12 @@ impl Database {
     /// Returns the values of Secrets that connections need.
     pub fn secrets(&self) -> impl Iterator<Item = &SecretKey> {
         let server = if let DatabasePlace::Server(server) = &self.place { Some(server) } else { None };
-        let password = server.and_then(|server| if let Password::Secret(key) = &server.password { Some(key) } else { None });
+        let password =
+            server.and_then(|server| if let Password::Secret(key) = &server.password { Some(key) } else { None });
         let authorities =
-            server.and_then(|server| if let Tls::Verified(Authorities::Secret(key)) = &server.tls { Some(key) } else { None });
+            server.and_then(
+                |server| if let Tls::Verified(Authorities::Secret(key)) = &server.tls { Some(key) } else { None },
+            );
         password.into_iter().chain(authorities)
     }
 }

@@ -57,7 +57,8 @@ impl ServerAddress {
         if url.query().is_some() || url.fragment().is_some() {
             return Err(PlaceProblem::Options);
         }
-        let decoded = |text: &str| percent_decode_str(text).decode_utf8().map(String::from).map_err(|_| PlaceProblem::Database);
+        let decoded =
+            |text: &str| percent_decode_str(text).decode_utf8().map(String::from).map_err(|_| PlaceProblem::Database);
         let host = host(&decoded(url.host_str().unwrap_or_default())?).ok_or(PlaceProblem::Host)?;
         let database = decoded(url.path().trim_start_matches('/'))?;
         if database.contains(['/', '\0']) {
@@ -78,7 +79,8 @@ impl ServerAddress {
     }
 }
 
-/// Returns a host in its one spelling: small letters, no brackets, network addresses in their usual form. `None` if it is invalid.
+/// Returns a host in its one spelling: small letters, no brackets, network addresses in their usual form. `None` if it
+/// is invalid.
 pub(crate) fn host(text: &str) -> Option<String> {
     let text = text.trim_end_matches('.');
     let parsed = Host::parse(text).or_else(|_| Host::parse(&format!("[{text}]"))).ok()?;
@@ -96,8 +98,12 @@ mod tests {
     #[test]
     fn addresses_have_a_host_and_maybe_a_port_a_user_and_a_database() {
         let parsed = ServerAddress::parse(Driver::Postgres, "postgres://admin@Orders.svc:6432/main").unwrap();
-        let expected =
-            ServerAddress { host: "orders.svc".to_owned(), port: 6432, user: Some("admin".to_owned()), database: Some("main".to_owned()) };
+        let expected = ServerAddress {
+            host: "orders.svc".to_owned(),
+            port: 6432,
+            user: Some("admin".to_owned()),
+            database: Some("main".to_owned()),
+        };
         assert_eq!(parsed, expected);
         let parsed = ServerAddress::parse(Driver::Mysql, "mariadb://[::1]").unwrap();
         assert_eq!(parsed, ServerAddress { host: "::1".to_owned(), port: 3306, user: None, database: None });

@@ -1,4 +1,5 @@
-//! Names and constants as text of statements: a value of a script becomes one name or one constant, whatever it contains.
+//! Names and constants as text of statements: a value of a script becomes one name or one constant, whatever it
+//! contains.
 
 use super::database::Driver;
 

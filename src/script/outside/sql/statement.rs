@@ -90,7 +90,9 @@ fn json_size(value: &Value) -> usize {
     match value {
         Value::String(text) => own + text.len(),
         Value::Array(items) => own + items.iter().map(json_size).sum::<usize>(),
-        Value::Object(entries) => own + entries.iter().map(|(key, value)| own + key.len() + json_size(value)).sum::<usize>(),
+        Value::Object(entries) => {
+            own + entries.iter().map(|(key, value)| own + key.len() + json_size(value)).sum::<usize>()
+        }
         _ => own,
     }
 }

@@ -96,10 +96,14 @@ impl Budget {
 
     /// An abandoned call is polled immediately afterwards.
     async fn abandoned(&self) {
-        std::future::poll_fn(|_| if self.is_abandoned.get() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }).await;
+        std::future::poll_fn(|_| {
+            if self.is_abandoned.get() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
     }
 
-    /// Returns why a script that reads a variable must end here. It can be caught once; then the interpreter ends the call.
+    /// Returns why a script that reads a variable must end here. It can be caught once; then the interpreter ends the
+    /// call.
     pub(crate) fn end_at_variable(&self, level: usize) -> Option<Box<EvalAltResult>> {
         if level > self.limits.depth {
             return Some(self.overrun(Limit::Depth));

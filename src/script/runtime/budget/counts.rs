@@ -80,7 +80,8 @@ impl Budget {
         }
     }
 
-    /// Tells whether the variables of a level of calls were last looked at before so many bytes were allocated, and counts from here.
+    /// Tells whether the variables of a level of calls were last looked at before so many bytes were allocated, and
+    /// counts from here.
     pub(crate) fn is_look_at_data_due(&self, level: usize, total: usize, bytes: usize) -> bool {
         let mut looked = self.looked_at_data.borrow_mut();
         if looked.len() <= level {

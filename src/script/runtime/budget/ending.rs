@@ -40,7 +40,18 @@ pub(crate) enum Tick {
 impl Overrun {
     /// Returns the overrun of one of these limits.
     pub(super) fn among(limits: &Limits, limit: Limit) -> Self {
-        let Limits { operations, memory, depth, string_size, array_size, map_size, api_calls, api_calls_per_minute, output, .. } = limits;
+        let Limits {
+            operations,
+            memory,
+            depth,
+            string_size,
+            array_size,
+            map_size,
+            api_calls,
+            api_calls_per_minute,
+            output,
+            ..
+        } = limits;
         let what = match limit {
             Limit::Operations => format!("{operations} operations"),
             Limit::Time => format!("{} seconds", seconds(limits.time.unwrap_or_default())),
@@ -50,7 +61,9 @@ impl Overrun {
             Limit::ArraySize => format!("{array_size} items of one list"),
             Limit::MapSize => format!("{map_size} entries of one map"),
             Limit::ApiCalls => format!("{api_calls} calls of the API"),
-            Limit::ApiCallsPerMinute => format!("{api_calls_per_minute} calls of the API within a minute, by all calls of this function"),
+            Limit::ApiCallsPerMinute => {
+                format!("{api_calls_per_minute} calls of the API within a minute, by all calls of this function")
+            }
             Limit::Output => format!("{output} bytes of output"),
         };
         Self::of(limit, &what)
@@ -58,7 +71,10 @@ impl Overrun {
 
     /// Returns the overrun of a limit; `what` is its value in words.
     pub(crate) fn of(limit: Limit, what: &str) -> Self {
-        Self { limit, text: format!("the call has used up its budget: {what} (limits.{}, which can be raised)", limit.as_str()) }
+        Self {
+            limit,
+            text: format!("the call has used up its budget: {what} (limits.{}, which can be raised)", limit.as_str()),
+        }
     }
 
     /// Returns the overrun of a limit that cannot be raised.
@@ -68,8 +84,8 @@ impl Overrun {
 }
 
 impl Ending {
-    /// The interpreter keeps the place of this error, unlike that of a terminated call. The script can catch it, and is ended by its next
-    /// operation.
+    /// The interpreter keeps the place of this error, unlike that of a terminated call. The script can catch it, and is
+    /// ended by its next operation.
     pub(super) fn into_error(self) -> Box<EvalAltResult> {
         EvalAltResult::ErrorRuntime(Dynamic::from(self), Position::NONE).into()
     }

@@ -12,7 +12,8 @@ const SLOW_OPERATIONS: Duration = Duration::from_micros(250);
 /// The time after which the script yields to others of its thread.
 const SLICE: Duration = Duration::from_millis(4);
 
-/// The operations after which the script yields in virtual time, where the same seed must give the same order: about a millisecond.
+/// The operations after which the script yields in virtual time, where the same seed must give the same order: about a
+/// millisecond.
 const OPERATIONS_PER_SLICE: u64 = 8_192;
 
 /// When a script that computes yields to others.

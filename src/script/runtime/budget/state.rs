@@ -15,14 +15,15 @@ use crate::script::limits::process_memory::ProcessMemory;
 use crate::script::limits::{Limit, Limits};
 use crate::script::runtime::held::Held;
 
-/// The operations after the end of a call in which it may end by reading a variable. The interpreter's own end of a call loses the place: every
-/// function on the way out replaces it by that of its call.
+/// The operations after the end of a call in which it may end by reading a variable. The interpreter's own end of a
+/// call loses the place: every function on the way out replaces it by that of its call.
 pub(super) const GRACE: u8 = 8;
 
 /// How many writes to the handled object are noted.
 const MAX_SELF_WRITES: usize = 64;
 
-/// The remaining budget of a call. The closures of `parallel` run on fibers of their own: each has a budget that shares the counts of the call.
+/// The remaining budget of a call. The closures of `parallel` run on fibers of their own: each has a budget that shares
+/// the counts of the call.
 pub(crate) struct Budget {
     pub(super) limits: Limits,
     pub(super) operations: Rc<Counter>,
@@ -47,7 +48,8 @@ pub(crate) struct Budget {
     /// The script, the handler and the object.
     title: String,
     pub(super) ending: RefCell<Option<Ending>>,
-    /// The operations until the interpreter ends the call, after it must end. Until then, reading a variable ends it at the right place.
+    /// The operations until the interpreter ends the call, after it must end. Until then, reading a variable ends it at
+    /// the right place.
     pub(super) grace: Cell<u8>,
     pub(super) overrun: Rc<Cell<Option<Limit>>>,
     held: Held,
@@ -117,7 +119,8 @@ impl Budget {
         }
     }
 
-    /// Returns the budget of a fiber of the same call, which this one waits for: everything that it takes counts in both.
+    /// Returns the budget of a fiber of the same call, which this one waits for: everything that it takes counts in
+    /// both.
     pub(crate) fn of_child(self: &Rc<Self>) -> Self {
         Self {
             operations: Rc::clone(&self.operations),

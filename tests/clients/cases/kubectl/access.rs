@@ -32,7 +32,9 @@ fn permissions_are_checked_and_granted(context: &CaseContext<'_>) {
         .expect_stderr("(Forbidden): gauges.clients.kopfd.dev is forbidden: User \"bob\" cannot list resource");
     context.file("rules.yaml", &RULES.replace("HERE", &context.namespace));
     context.kubectl("auth reconcile -f rules.yaml --dry-run=client").expect_output("gauging reconciled (dry run)");
-    context.kubectl("auth reconcile -f rules.yaml").expect_output("rolebinding.rbac.authorization.k8s.io/gauging reconciled");
+    context
+        .kubectl("auth reconcile -f rules.yaml")
+        .expect_output("rolebinding.rbac.authorization.k8s.io/gauging reconciled");
     // The real authorizer uses a cache of the rules, which is slightly behind.
     std::thread::sleep(std::time::Duration::from_millis(500));
     context.kubectl("auth can-i list gauges --as=bob").expect_lines(&["yes"]);

@@ -19,14 +19,23 @@ fn gauge(spec: &str) -> String {
 
 fn repeated_applies_are_merged(context: &CaseContext<'_>) {
     context.file("gauge.yaml", &gauge("{size: 5, mode: plain, notes: {a: first, b: second}}"));
-    context.kubectl("apply -f gauge.yaml --dry-run=client").expect_output("gauge.clients.kopfd.dev/dial created (dry run)");
-    context.kubectl("apply -f gauge.yaml --dry-run=server").expect_output("gauge.clients.kopfd.dev/dial created (server dry run)");
+    context
+        .kubectl("apply -f gauge.yaml --dry-run=client")
+        .expect_output("gauge.clients.kopfd.dev/dial created (dry run)");
+    context
+        .kubectl("apply -f gauge.yaml --dry-run=server")
+        .expect_output("gauge.clients.kopfd.dev/dial created (server dry run)");
     assert!(context.object("clients.kopfd.dev/v1/gauges/dial").is_null());
     context.kubectl("apply -f gauge.yaml").expect_output("gauge.clients.kopfd.dev/dial created");
     let first = context.object("clients.kopfd.dev/v1/gauges/dial");
     context.kubectl("apply -f gauge.yaml").expect_output("gauge.clients.kopfd.dev/dial unchanged");
-    assert_eq!(context.object("clients.kopfd.dev/v1/gauges/dial")["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
-    context.kubectl("patch gauge dial --type=merge -p '{\"spec\":{\"replicas\":2,\"notes\":{\"c\":\"third\"}}}'").expect_output("patched");
+    assert_eq!(
+        context.object("clients.kopfd.dev/v1/gauges/dial")["metadata"]["resourceVersion"],
+        first["metadata"]["resourceVersion"]
+    );
+    context
+        .kubectl("patch gauge dial --type=merge -p '{\"spec\":{\"replicas\":2,\"notes\":{\"c\":\"third\"}}}'")
+        .expect_output("patched");
     context.file("gauge.yaml", &gauge("{size: 6, notes: {a: first}}"));
     context.kubectl("apply -f gauge.yaml --dry-run=server -o yaml").expect_output("  size: 6\n");
     context.kubectl("apply -f gauge.yaml").expect_output("gauge.clients.kopfd.dev/dial configured");
@@ -38,28 +47,41 @@ fn repeated_applies_are_merged(context: &CaseContext<'_>) {
     context.kubectl("create configmap plain --from-literal=a=1 --dry-run=client -o yaml");
     context.file("plain.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: plain}\ndata: {a: '1'}\n");
     context.kubectl("create -f plain.yaml");
-    context.kubectl("apply -f plain.yaml").expect_stderr("missing the kubectl.kubernetes.io/last-applied-configuration annotation");
+    context
+        .kubectl("apply -f plain.yaml")
+        .expect_stderr("missing the kubectl.kubernetes.io/last-applied-configuration annotation");
     context.object("configmaps/plain");
 }
 
 fn managers_of_fields_are_kept_apart(context: &CaseContext<'_>) {
     context.file("gauge.yaml", &gauge("{size: 5, marks: [{name: low, value: 1}], tags: [low]}"));
     context.file("other.yaml", &gauge("{size: 9, marks: [{name: top, value: 8}], tags: [top]}"));
-    context.kubectl("apply --server-side -f gauge.yaml").expect_output("gauge.clients.kopfd.dev/dial serverside-applied");
-    context.kubectl("apply --server-side -f gauge.yaml --dry-run=server").expect_output("serverside-applied (server dry run)");
+    context
+        .kubectl("apply --server-side -f gauge.yaml")
+        .expect_output("gauge.clients.kopfd.dev/dial serverside-applied");
+    context
+        .kubectl("apply --server-side -f gauge.yaml --dry-run=server")
+        .expect_output("serverside-applied (server dry run)");
     context.object("clients.kopfd.dev/v1/gauges/dial");
     context
         .kubectl_fails("apply --server-side --field-manager=other -f other.yaml")
         .expect_stderr("Apply failed with 1 conflict: conflict with \"kubectl\": .spec.size")
         .expect_stderr("--force-conflicts");
-    context.kubectl("apply --server-side --field-manager=other --force-conflicts -f other.yaml").expect_output("serverside-applied");
+    context
+        .kubectl("apply --server-side --field-manager=other --force-conflicts -f other.yaml")
+        .expect_output("serverside-applied");
     let shared = context.object("clients.kopfd.dev/v1/gauges/dial");
     assert_eq!(shared["spec"]["size"], 9);
     assert_eq!(shared["spec"]["marks"].as_array().map(Vec::len), Some(2), "{shared}");
     context.file("gauge.yaml", &gauge("{tags: [low]}"));
     context.kubectl("apply --server-side -f gauge.yaml").expect_output("serverside-applied");
-    assert_eq!(context.object("clients.kopfd.dev/v1/gauges/dial")["spec"]["marks"], json!([{"name": "top", "value": 8}]));
-    context.kubectl("get gauge dial -o jsonpath='{.metadata.managedFields[?(@.manager==\"other\")].operation}'").expect_output("Apply");
+    assert_eq!(
+        context.object("clients.kopfd.dev/v1/gauges/dial")["spec"]["marks"],
+        json!([{"name": "top", "value": 8}])
+    );
+    context
+        .kubectl("get gauge dial -o jsonpath='{.metadata.managedFields[?(@.manager==\"other\")].operation}'")
+        .expect_output("Apply");
     context.file("undeclared.yaml", &gauge("{nothing: 1}"));
     context.kubectl_fails("apply --server-side -f undeclared.yaml").expect_stderr("field not declared in schema");
 
@@ -73,7 +95,9 @@ fn managers_of_fields_are_kept_apart(context: &CaseContext<'_>) {
 }
 
 fn fields_that_are_not_applied_again_are_pruned(context: &CaseContext<'_>) {
-    let map = |name: &str| format!("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, labels: {{set: pruned}}}}\n");
+    let map = |name: &str| {
+        format!("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, labels: {{set: pruned}}}}\n")
+    };
     context.file("set/all.yaml", &format!("{}{}", map("kept"), map("dropped")));
     let allow = "--prune-allowlist=core/v1/ConfigMap";
     context.kubectl(&format!("apply -f set --prune -l set=pruned {allow}")).expect_output("configmap/dropped created");
@@ -116,15 +140,15 @@ fn built_in_lists_are_merged_by_their_keys(context: &CaseContext<'_>) {
         let containers = object["spec"]["template"]["spec"]["containers"].as_array().cloned().unwrap_or_default();
         containers.iter().filter_map(|one| one["name"].as_str().map(str::to_owned)).collect()
     };
-    let main =
-        "{name: main, image: 'example.com/web:1', env: [{name: A, value: '1'}, {name: B, value: '2'}], ports: [{containerPort: 80}]}";
+    let main = "{name: main, image: 'example.com/web:1', env: [{name: A, value: '1'}, {name: B, value: '2'}], ports: [{containerPort: 80}]}";
     context.file("web.yaml", &deployment(&format!("[{main}, {{name: aside, image: 'example.com/aside:1'}}]")));
     context.kubectl("apply -f web.yaml").expect_output("deployment.apps/web created");
     context
         .kubectl("patch deployment web -p '{\"spec\":{\"template\":{\"spec\":{\"containers\":[{\"name\":\"third\",\"image\":\"c\"}]}}}}'")
         .expect_output("patched");
     assert_eq!(names(&context.object("apps/v1/deployments/web")), ["third", "main", "aside"]);
-    let changed = "{name: main, image: 'example.com/web:2', env: [{name: B, value: '3'}], ports: [{containerPort: 80}]}";
+    let changed =
+        "{name: main, image: 'example.com/web:2', env: [{name: B, value: '3'}], ports: [{containerPort: 80}]}";
     context.file("web.yaml", &deployment(&format!("[{changed}]")));
     context.kubectl("apply -f web.yaml").expect_output("deployment.apps/web configured");
     let web = context.object("apps/v1/deployments/web");

@@ -41,7 +41,9 @@ fn objects_are_patched_in_every_way(context: &CaseContext<'_>) {
         .expect_output("patched");
     let patched = context.object(gauge);
     assert_eq!((&patched["status"]["phase"], &patched["spec"]["size"]), (&json!("Done"), &json!(7)));
-    context.kubectl("patch gauge dial --subresource=scale --type=merge -p '{\"spec\":{\"replicas\":3}}'").expect_output("patched");
+    context
+        .kubectl("patch gauge dial --subresource=scale --type=merge -p '{\"spec\":{\"replicas\":3}}'")
+        .expect_output("patched");
     assert_eq!(context.object(gauge)["spec"]["replicas"], 3);
     context
         .kubectl_fails("patch gauge dial --type=strategic -p '{\"spec\":{\"size\":8}}'")
@@ -78,7 +80,10 @@ fn objects_are_edited(context: &CaseContext<'_>) {
     context.kubectl("edit gauge dial --subresource=status").expect_output("edited");
     assert_eq!(context.object("clients.kopfd.dev/v1/gauges/dial")["status"]["phase"], "Gone");
     context.file("editor.sed", "s/size: 15$/size: 1500/\n");
-    context.kubectl_fails("edit gauge dial").expect_stderr("\"dial\" is invalid").expect_stderr("no valid changes were saved");
+    context
+        .kubectl_fails("edit gauge dial")
+        .expect_stderr("\"dial\" is invalid")
+        .expect_stderr("no valid changes were saved");
     context.file("editor.sed", "s/name: created/name: created/\ns/a: one/a: fresh/\n");
     context.file("fresh.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: created}\ndata:\n  a: one\n");
     context.kubectl("apply -f fresh.yaml");
@@ -98,7 +103,10 @@ fn objects_are_replaced(context: &CaseContext<'_>) {
     let before = context.object("configmaps/map")["metadata"]["uid"].clone();
     context.kubectl("replace --force -f map.yaml").expect_output("configmap/map replaced");
     assert_ne!(context.object("configmaps/map")["metadata"]["uid"], before);
-    context.file("stale.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: map, resourceVersion: '1'}\ndata: {z: stale}\n");
+    context.file(
+        "stale.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: map, resourceVersion: '1'}\ndata: {z: stale}\n",
+    );
     context.kubectl_fails("replace -f stale.yaml").expect_stderr("the object has been modified");
     context.file("absent.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: absent}\n");
     context.kubectl_fails("replace -f absent.yaml").expect_stderr("NotFound");
@@ -120,10 +128,17 @@ fn labels_and_annotations_are_set(context: &CaseContext<'_>) {
     context.kubectl("label cm map --list").expect_lines(&["tier=a"]);
     context.kubectl("label cm -l tier=a shelf=upper").expect_output("configmap/map labeled");
     context.kubectl_fails("label cm map 'bad key=1'").expect_stderr("invalid");
-    context.kubectl("annotate gauge --all example.com/why=because").expect_output("gauge.clients.kopfd.dev/dial annotated");
+    context
+        .kubectl("annotate gauge --all example.com/why=because")
+        .expect_output("gauge.clients.kopfd.dev/dial annotated");
     context.kubectl("annotate gauge dial example.com/why- --dry-run=server").expect_output("annotated");
-    assert_eq!(context.object("clients.kopfd.dev/v1/gauges/dial")["metadata"]["annotations"], json!({"example.com/why": "because"}));
-    context.kubectl("annotate -f map.yaml a=b --resource-version=1 --overwrite --dry-run=client").expect_output("annotated (dry run)");
+    assert_eq!(
+        context.object("clients.kopfd.dev/v1/gauges/dial")["metadata"]["annotations"],
+        json!({"example.com/why": "because"})
+    );
+    context
+        .kubectl("annotate -f map.yaml a=b --resource-version=1 --overwrite --dry-run=client")
+        .expect_output("annotated (dry run)");
     context.kubectl_fails("annotate cm map a=b --resource-version=1").expect_stderr("the object has been modified");
 }
 
@@ -134,11 +149,15 @@ fn objects_are_scaled(context: &CaseContext<'_>) {
     context.kubectl("scale gauge dial --replicas=4").expect_output("gauge.clients.kopfd.dev/dial scaled");
     assert_eq!(context.object("clients.kopfd.dev/v1/gauges/dial")["spec"]["replicas"], 4);
     context.kubectl("scale deployment web --replicas=3").expect_output("deployment.apps/web scaled");
-    context.kubectl_fails("scale deployment web --current-replicas=9 --replicas=1").expect_stderr("Expected replicas to be 9, was 3");
+    context
+        .kubectl_fails("scale deployment web --current-replicas=9 --replicas=1")
+        .expect_stderr("Expected replicas to be 9, was 3");
     context.kubectl("scale deployment web --current-replicas=3 --replicas=1").expect_output("scaled");
     assert_eq!(context.object("apps/v1/deployments/web")["spec"]["replicas"], 1);
     context.kubectl_fails("scale configmap map --replicas=1").expect_stderr("");
     context.kubectl("scale -f web.yaml --replicas=0 --dry-run=server").expect_output("scaled (server dry run)");
     context.kubectl("scale --all deployment --replicas=2").expect_output("deployment.apps/web scaled");
-    context.kubectl("get deployment web --subresource=scale -o jsonpath={.spec.replicas},{.status.selector}").expect_output("2,app=web");
+    context
+        .kubectl("get deployment web --subresource=scale -o jsonpath={.spec.replicas},{.status.selector}")
+        .expect_output("2,app=web");
 }

@@ -15,13 +15,17 @@ pub(crate) const CASES: &[Case] = cases![Both:
 
 fn objects_are_created_from_arguments(context: &CaseContext<'_>) {
     context.file("page.txt", "a page\n");
-    context.kubectl("create configmap settings --from-literal=a=1 --from-file=page.txt").expect_output("configmap/settings created");
+    context
+        .kubectl("create configmap settings --from-literal=a=1 --from-file=page.txt")
+        .expect_output("configmap/settings created");
     assert_eq!(context.object("configmaps/settings")["data"], json!({"a": "1", "page.txt": "a page\n"}));
     context.kubectl_fails("create configmap settings").expect_stderr("configmaps \"settings\" already exists");
     context.kubectl("create secret generic key --from-literal=password=secret").expect_output("secret/key created");
     assert_eq!(context.object("secrets/key")["data"]["password"], "c2VjcmV0");
     context
-        .kubectl("create secret docker-registry pull --docker-server=example.com --docker-username=me --docker-password=pw")
+        .kubectl(
+            "create secret docker-registry pull --docker-server=example.com --docker-username=me --docker-password=pw",
+        )
         .expect_output("secret/pull created");
     assert_eq!(context.object("secrets/pull")["type"], "kubernetes.io/dockerconfigjson");
     let other = format!("{}-other", context.namespace);
@@ -30,7 +34,9 @@ fn objects_are_created_from_arguments(context: &CaseContext<'_>) {
     context.kubectl("create serviceaccount robot").expect_output("serviceaccount/robot created");
     context.object("serviceaccounts/robot");
     context.kubectl("create token robot --duration=1h").expect_output(".");
-    context.kubectl("create role reader --verb=get,list --resource=configmaps,gauges.clients.kopfd.dev").expect_output("created");
+    context
+        .kubectl("create role reader --verb=get,list --resource=configmaps,gauges.clients.kopfd.dev")
+        .expect_output("created");
     let role = context.object("rbac.authorization.k8s.io/v1/roles/reader");
     assert_eq!(role["rules"].as_array().map(Vec::len), Some(2));
     let robot = format!("--serviceaccount={}:robot", context.namespace);
@@ -38,21 +44,33 @@ fn objects_are_created_from_arguments(context: &CaseContext<'_>) {
     context.object("rbac.authorization.k8s.io/v1/rolebindings/reading");
     let name = format!("{}-all", context.namespace);
     context.kubectl(&format!("create clusterrole {name} --verb=* --resource=pods")).expect_output("created");
-    context.kubectl(&format!("create clusterrolebinding {name} --clusterrole={name} --user=bob")).expect_output("created");
+    context
+        .kubectl(&format!("create clusterrolebinding {name} --clusterrole={name} --user=bob"))
+        .expect_output("created");
     context.kubectl(&format!("delete clusterrole,clusterrolebinding {name}")).expect_output("deleted");
     context.kubectl("create configmap dry --from-literal=a=1 --dry-run=client -o yaml").expect_output("  a: \"1\"");
-    context.kubectl("create configmap dry --from-literal=a=1 --dry-run=server -o name").expect_lines(&["configmap/dry"]);
+    context
+        .kubectl("create configmap dry --from-literal=a=1 --dry-run=server -o name")
+        .expect_lines(&["configmap/dry"]);
     assert!(context.object("configmaps/dry").is_null());
     context.kubectl("create service clusterip inner --tcp=80:8080").expect_output("service/inner created");
     context.object("services/inner");
 }
 
 fn workloads_are_created_from_arguments(context: &CaseContext<'_>) {
-    context.kubectl("create deployment web --image=example.com/web:1 --replicas=2 --port=80").expect_output("deployment.apps/web created");
+    context
+        .kubectl("create deployment web --image=example.com/web:1 --replicas=2 --port=80")
+        .expect_output("deployment.apps/web created");
     let web = context.object("apps/v1/deployments/web");
-    assert_eq!((&web["spec"]["replicas"], &web["spec"]["template"]["spec"]["containers"][0]["name"]), (&json!(2), &json!("web")));
+    assert_eq!(
+        (&web["spec"]["replicas"], &web["spec"]["template"]["spec"]["containers"][0]["name"]),
+        (&json!(2), &json!("web"))
+    );
     context.kubectl("create job once --image=example.com/once:1 -- run --fast").expect_output("job.batch/once created");
-    assert_eq!(context.object("batch/v1/jobs/once")["spec"]["template"]["spec"]["containers"][0]["command"], json!(["run", "--fast"]));
+    assert_eq!(
+        context.object("batch/v1/jobs/once")["spec"]["template"]["spec"]["containers"][0]["command"],
+        json!(["run", "--fast"])
+    );
     context
         .kubectl("create cronjob nightly --image=example.com/once:1 --schedule='0 3 * * *'")
         .expect_output("cronjob.batch/nightly created");
@@ -62,11 +80,17 @@ fn workloads_are_created_from_arguments(context: &CaseContext<'_>) {
     context.object("resourcequotas/little");
     context.kubectl("create poddisruptionbudget budget --selector=app=web --min-available=1").expect_output("created");
     context.object("policy/v1/poddisruptionbudgets/budget");
-    context.kubectl("create ingress door --rule=web.example.com/*=web:80").expect_output("ingress.networking.k8s.io/door created");
+    context
+        .kubectl("create ingress door --rule=web.example.com/*=web:80")
+        .expect_output("ingress.networking.k8s.io/door created");
     context.object("networking.k8s.io/v1/ingresses/door");
-    context.kubectl("run worker --image=example.com/worker:1 --labels=app=worker --env=A=1 --port=80").expect_output("pod/worker created");
+    context
+        .kubectl("run worker --image=example.com/worker:1 --labels=app=worker --env=A=1 --port=80")
+        .expect_output("pod/worker created");
     assert_eq!(context.object("pods/worker")["spec"]["containers"][0]["env"], json!([{"name": "A", "value": "1"}]));
-    context.kubectl("run other --image=example.com/worker:1 --dry-run=client -o yaml").expect_output("image: example.com/worker:1");
+    context
+        .kubectl("run other --image=example.com/worker:1 --dry-run=client -o yaml")
+        .expect_output("image: example.com/worker:1");
     context.kubectl("expose pod worker --port=80 --name=front").expect_output("service/front exposed");
     context.kubectl("expose deployment web --port=8080 --target-port=80").expect_output("service/web exposed");
     assert_eq!(context.object("services/web")["spec"]["selector"], json!({"app": "web"}));
@@ -95,19 +119,28 @@ fn objects_are_created_from_files(context: &CaseContext<'_>) {
     let made = context.kubectl("create -f nameless.yaml -o jsonpath='{.metadata.generateName}'");
     made.expect_output("made-");
     context
-        .kubectl("create -f directory/a.yaml --save-config --dry-run=server -o name --validate=ignore --namespace=default")
+        .kubectl(
+            "create -f directory/a.yaml --save-config --dry-run=server -o name --validate=ignore --namespace=default",
+        )
         .expect_output("configmap/da");
 }
 
 fn mistakes_are_refused_with_their_reasons(context: &CaseContext<'_>) {
-    let gauge = |rest: &str| format!("apiVersion: clients.kopfd.dev/v1\nkind: Gauge\nmetadata: {{name: wrong}}\n{rest}\n");
+    let gauge =
+        |rest: &str| format!("apiVersion: clients.kopfd.dev/v1\nkind: Gauge\nmetadata: {{name: wrong}}\n{rest}\n");
     context.file("unknown.yaml", &gauge("spec: {sise: 1}"));
     context.kubectl_fails("create -f unknown.yaml").expect_stderr("unknown field \"spec.sise\"");
     context.kubectl_fails("apply -f unknown.yaml --validate=strict").expect_stderr("strict decoding error");
-    context.kubectl("create -f unknown.yaml --validate=warn --dry-run=server").expect_stderr("Warning: unknown field \"spec.sise\"");
-    context.kubectl("create -f unknown.yaml --validate=ignore --dry-run=server").expect_output("created (server dry run)");
+    context
+        .kubectl("create -f unknown.yaml --validate=warn --dry-run=server")
+        .expect_stderr("Warning: unknown field \"spec.sise\"");
+    context
+        .kubectl("create -f unknown.yaml --validate=ignore --dry-run=server")
+        .expect_output("created (server dry run)");
     context.file("large.yaml", &gauge("spec: {size: 1000}"));
-    context.kubectl_fails("create -f large.yaml").expect_stderr("spec.size in body should be less than or equal to 100");
+    context
+        .kubectl_fails("create -f large.yaml")
+        .expect_stderr("spec.size in body should be less than or equal to 100");
     context.file("vague.yaml", &gauge("spec: {mode: vague}"));
     context.kubectl_fails("create -f vague.yaml").expect_stderr("supported values: \"plain\", \"precise\"");
     context.file("typed.yaml", &gauge("spec: {size: many}"));
@@ -124,7 +157,9 @@ fn mistakes_are_refused_with_their_reasons(context: &CaseContext<'_>) {
     context.kubectl_fails("create -f elsewhere.yaml").expect_stderr("does not match the namespace");
     context.file("selector.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: c}}, spec: {containers: [{name: a, image: b}]}}}\n");
     context.kubectl_fails("create -f selector.yaml").expect_stderr("spec.template.metadata.labels");
-    context.kubectl_fails("create configmap a --from-literal=b=c --namespace=nowhere").expect_stderr("namespaces \"nowhere\" not found");
+    context
+        .kubectl_fails("create configmap a --from-literal=b=c --namespace=nowhere")
+        .expect_stderr("namespaces \"nowhere\" not found");
     context.file("broken.yaml", "apiVersion: v1\nkind: [");
     context.kubectl_fails("create -f broken.yaml").expect_stderr("error parsing broken.yaml");
 }
@@ -146,14 +181,20 @@ spec:
 
 fn kinds_are_defined_and_removed(context: &CaseContext<'_>) {
     context.file("bolts.yaml", BOLTS);
-    context.file("bolt.yaml", "apiVersion: defined.kopfd.dev/v1\nkind: Bolt\nmetadata: {name: long}\nspec: {length: 9}\n");
-    context.kubectl("apply -f bolts.yaml").expect_output("customresourcedefinition.apiextensions.k8s.io/bolts.defined.kopfd.dev created");
-    context.kubectl("wait --for=condition=established --timeout=30s crd/bolts.defined.kopfd.dev").expect_output("condition met");
+    context
+        .file("bolt.yaml", "apiVersion: defined.kopfd.dev/v1\nkind: Bolt\nmetadata: {name: long}\nspec: {length: 9}\n");
+    context
+        .kubectl("apply -f bolts.yaml")
+        .expect_output("customresourcedefinition.apiextensions.k8s.io/bolts.defined.kopfd.dev created");
+    context
+        .kubectl("wait --for=condition=established --timeout=30s crd/bolts.defined.kopfd.dev")
+        .expect_output("condition met");
     // The real server takes a moment from the condition to the first request that it answers.
     std::thread::sleep(std::time::Duration::from_secs(1));
     context.kubectl("apply -f bolt.yaml").expect_output("bolt.defined.kopfd.dev/long created");
     context.kubectl("get bolts").expect_lines(&["NAME AGE", "long AGE"]);
-    context.file("bolts.yaml", &BOLTS.replace("length: {type: integer}", "length: {type: integer}, head: {type: string}"));
+    context
+        .file("bolts.yaml", &BOLTS.replace("length: {type: integer}", "length: {type: integer}, head: {type: string}"));
     context.kubectl("apply -f bolts.yaml").expect_output("configured");
     context
         .kubectl(

@@ -9,7 +9,8 @@ pub(crate) const CASES: &[Case] =
     cases![Both: objects_are_deleted, finalizers_hold_objects_back, dependents_follow_their_owners, namespaces_end];
 
 fn maps(names: &[&str]) -> String {
-    let map = |name: &&str| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, labels: {{set: {name}}}}}\n");
+    let map =
+        |name: &&str| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, labels: {{set: {name}}}}}\n");
     names.iter().map(map).collect::<Vec<_>>().join("---\n")
 }
 
@@ -24,7 +25,10 @@ fn objects_are_deleted(context: &CaseContext<'_>) {
     context.kubectl("delete -f b.yaml --wait=true").expect_output("configmap \"b\" deleted");
     context.kubectl_fails("delete cm b").expect_stderr("configmaps \"b\" not found");
     context.kubectl("delete cm b --ignore-not-found").expect_lines(&[]);
-    context.kubectl("delete cm -l 'set in (c,d)'").expect_output("configmap \"c\" deleted").expect_output("configmap \"d\" deleted");
+    context
+        .kubectl("delete cm -l 'set in (c,d)'")
+        .expect_output("configmap \"c\" deleted")
+        .expect_output("configmap \"d\" deleted");
     context.kubectl("delete cm/e -o name").expect_lines(&["configmap/e"]);
     context.kubectl("delete cm --field-selector metadata.name=f").expect_output("configmap \"f\" deleted");
     context.kubectl("run pod --image=a");
@@ -50,7 +54,9 @@ fn finalizers_hold_objects_back(context: &CaseContext<'_>) {
     let waiting = context.start_kubectl("delete gauge held");
     waiting.until("deleted");
     context.kubectl_fails("delete gauge held --timeout=1s").expect_stderr("timed out waiting for the condition");
-    context.kubectl("patch gauge held --type=json -p '[{\"op\":\"remove\",\"path\":\"/metadata/finalizers\"}]'").expect_output("patched");
+    context
+        .kubectl("patch gauge held --type=json -p '[{\"op\":\"remove\",\"path\":\"/metadata/finalizers\"}]'")
+        .expect_output("patched");
     waiting.finish();
     assert!(context.object("clients.kopfd.dev/v1/gauges/held").is_null());
 }
@@ -89,7 +95,9 @@ fn namespaces_end(context: &CaseContext<'_>) {
     context.kubectl(&format!("create namespace {other}"));
     context.file("maps.yaml", &maps(&["a", "b"]));
     context.file("gauge.yaml", "apiVersion: clients.kopfd.dev/v1\nkind: Gauge\nmetadata: {name: g}\nspec: {}\n");
-    context.kubectl(&format!("create -f maps.yaml -f gauge.yaml --namespace={other}")).expect_output("configmap/a created");
+    context
+        .kubectl(&format!("create -f maps.yaml -f gauge.yaml --namespace={other}"))
+        .expect_output("configmap/a created");
     context.kubectl(&format!("delete namespace {other} --timeout=60s")).expect_output("deleted");
     context.kubectl_fails(&format!("get namespace {other}")).expect_stderr("not found");
     context.kubectl(&format!("get cm,gauges --namespace={other}")).expect_stderr("No resources found");

@@ -5,7 +5,8 @@ use serde_json::json;
 use crate::cases::{Case, cases};
 use crate::context::CaseContext;
 
-pub(crate) const CASES: &[Case] = cases![Both: objects_are_described_with_their_events, kinds_without_objects_are_described];
+pub(crate) const CASES: &[Case] =
+    cases![Both: objects_are_described_with_their_events, kinds_without_objects_are_described];
 
 const OBJECTS: &str = r#"
 apiVersion: clients.kopfd.dev/v1
@@ -80,7 +81,8 @@ fn objects_are_described_with_their_events(context: &CaseContext<'_>) {
     context.file("objects.yaml", OBJECTS);
     context.kubectl("create -f objects.yaml");
     for server in context.servers().servers() {
-        let gauge = server.client.get(&context.path("clients.kopfd.dev/v1/gauges/high")).expect("the gauge was created");
+        let gauge =
+            server.client.get(&context.path("clients.kopfd.dev/v1/gauges/high")).expect("the gauge was created");
         for (name, kind, reason) in [("high.1", "Normal", "Filled"), ("high.2", "Warning", "Leaking")] {
             let event = json!({
                 "apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, "type": kind, "reason": reason,
@@ -93,7 +95,11 @@ fn objects_are_described_with_their_events(context: &CaseContext<'_>) {
             server.client.create(&context.path("events"), &event);
         }
     }
-    context.kubectl("describe gauge high").expect_output("Size:").expect_output("Leaking").expect_output("The gauge is filled.");
+    context
+        .kubectl("describe gauge high")
+        .expect_output("Size:")
+        .expect_output("Leaking")
+        .expect_output("The gauge is filled.");
     context.kubectl("describe gauge high --show-events=false").expect_absent("Leaking");
     context.kubectl("describe pod worker").expect_output("example.com/web:1").expect_output("/data from data (rw)");
     context.kubectl("describe deployment web").expect_output("RollingUpdateStrategy");
@@ -111,14 +117,22 @@ fn objects_are_described_with_their_events(context: &CaseContext<'_>) {
 
     context.kubectl("events").expect_output("Leaking").expect_output("Gauge/high");
     context.kubectl("events --for gauge/high --types=Warning").expect_output("Leaking").expect_absent("Filled");
-    context.kubectl("get events --sort-by=.reason -o custom-columns=R:.reason,T:.type").expect_output("Filled").expect_output("Warning");
-    context.kubectl("get events --field-selector type=Warning,involvedObject.kind=Gauge -o name").expect_lines(&["event/high.2"]);
+    context
+        .kubectl("get events --sort-by=.reason -o custom-columns=R:.reason,T:.type")
+        .expect_output("Filled")
+        .expect_output("Warning");
+    context
+        .kubectl("get events --field-selector type=Warning,involvedObject.kind=Gauge -o name")
+        .expect_lines(&["event/high.2"]);
     context.kubectl("get events.events.k8s.io --field-selector reason=Filled").expect_output("gauge/high");
 }
 
 fn kinds_without_objects_are_described(context: &CaseContext<'_>) {
     context.kubectl("describe nodes").expect_lines(&[]);
     context.kubectl("describe pods").expect_stderr("No resources found");
-    context.kubectl("describe crd gauges.clients.kopfd.dev").expect_output("Accepted Names").expect_output("Established");
+    context
+        .kubectl("describe crd gauges.clients.kopfd.dev")
+        .expect_output("Accepted Names")
+        .expect_output("Established");
     context.kubectl("describe gauges").expect_stderr("No resources found");
 }

@@ -60,26 +60,35 @@ fn objects_are_shown_in_every_output(context: &CaseContext<'_>) {
         .expect_output("gauge.clients.kopfd.dev/high patched");
 
     context.kubectl("get gauges").expect_lines(&["NAME SIZE PHASE AGE", "high 70 Steady AGE", "low 1 AGE"]);
-    context.kubectl("get gauges -o wide").expect_lines(&["NAME SIZE PHASE MODE AGE", "high 70 Steady precise AGE", "low 1 plain AGE"]);
+    context.kubectl("get gauges -o wide").expect_lines(&[
+        "NAME SIZE PHASE MODE AGE",
+        "high 70 Steady precise AGE",
+        "low 1 plain AGE",
+    ]);
     context.kubectl("get gg --no-headers").expect_lines(&["high 70 Steady AGE", "low 1 AGE"]);
     context.kubectl("get gauges.v1.clients.kopfd.dev low").expect_lines(&["NAME SIZE PHASE AGE", "low 1 AGE"]);
-    context.kubectl("get meters -o name").expect_lines(&["gauge.clients.kopfd.dev/high", "gauge.clients.kopfd.dev/low"]);
-    let shown: serde_json::Value = serde_json::from_str(&context.kubectl("get gauge high -o json").stdout).expect("the output is JSON");
+    context
+        .kubectl("get meters -o name")
+        .expect_lines(&["gauge.clients.kopfd.dev/high", "gauge.clients.kopfd.dev/low"]);
+    let shown: serde_json::Value =
+        serde_json::from_str(&context.kubectl("get gauge high -o json").stdout).expect("the output is JSON");
     assert_eq!((&shown["spec"]["size"], &shown["status"]["phase"]), (&json!(70), &json!("Steady")));
     context.kubectl("get gauges -o json").expect_output(r#""kind": "List""#);
     context.kubectl("get gauge low -o yaml").expect_output("  size: 1\n").expect_absent("managedFields");
     context.kubectl("get gauge low -o yaml --show-managed-fields").expect_output("manager: kubectl-create");
-    context.kubectl("get gauges -o jsonpath='{range .items[*]}{.metadata.name}={.spec.size};{end}'").expect_output("high=70;low=1;");
+    context
+        .kubectl("get gauges -o jsonpath='{range .items[*]}{.metadata.name}={.spec.size};{end}'")
+        .expect_output("high=70;low=1;");
     context.kubectl("get gauge high -o jsonpath='{.spec.marks[?(@.name==\"top\")].value}'").expect_output("9");
     context
         .kubectl("get cm one two -o go-template='{{range .items}}{{.metadata.name}} {{.data.rank}},{{end}}'")
         .expect_output("one 3,two 1,");
-    context.kubectl("get gauges -o custom-columns=NAME:.metadata.name,MODE:.spec.mode,NONE:.spec.none").expect_lines(&[
-        "NAME MODE NONE",
-        "high precise <none>",
-        "low plain <none>",
-    ]);
-    context.kubectl("get cm --sort-by=.data.rank -o name").expect_output("configmap/two\nconfigmap/three\nconfigmap/one\n");
+    context
+        .kubectl("get gauges -o custom-columns=NAME:.metadata.name,MODE:.spec.mode,NONE:.spec.none")
+        .expect_lines(&["NAME MODE NONE", "high precise <none>", "low plain <none>"]);
+    context
+        .kubectl("get cm --sort-by=.data.rank -o name")
+        .expect_output("configmap/two\nconfigmap/three\nconfigmap/one\n");
     context
         .kubectl("get cm one two three --sort-by='{.metadata.name}' --no-headers -o custom-columns=:.metadata.name")
         .expect_output("one\nthree\ntwo\n");
@@ -88,17 +97,26 @@ fn objects_are_shown_in_every_output(context: &CaseContext<'_>) {
     // Other cases have gauges, too, and delete them at the same time.
     let own = format!("-A --field-selector metadata.namespace={}", context.namespace);
     context
-        .kubectl(&format!("get gg {own} -l 'shelf=reading,shelf notin (other)' --no-headers -o custom-columns=:.metadata.name"))
+        .kubectl(&format!(
+            "get gg {own} -l 'shelf=reading,shelf notin (other)' --no-headers -o custom-columns=:.metadata.name"
+        ))
         .expect_output("high\nlow\n");
-    context.kubectl("get cm,gauges --chunk-size=1").expect_output("configmap/three").expect_output("gauge.clients.kopfd.dev/low");
+    context
+        .kubectl("get cm,gauges --chunk-size=1")
+        .expect_output("configmap/three")
+        .expect_output("gauge.clients.kopfd.dev/low");
     context.kubectl("get -f shelf.yaml").expect_output("configmap/two").expect_output("gauge.clients.kopfd.dev/high");
     context.kubectl("get gauge high --subresource=scale").expect_output("NAME");
     context.kubectl("get gauge high --subresource=status -o name").expect_lines(&["gauge.clients.kopfd.dev/high"]);
     context.kubectl("get gauge absent --ignore-not-found").expect_lines(&[]);
-    context.kubectl_fails("get gauge absent").expect_stderr("(NotFound): gauges.clients.kopfd.dev \"absent\" not found");
+    context
+        .kubectl_fails("get gauge absent")
+        .expect_stderr("(NotFound): gauges.clients.kopfd.dev \"absent\" not found");
     context.kubectl_fails("get nonsense").expect_stderr("the server doesn't have a resource type \"nonsense\"");
     context.kubectl("get gauges --output-watch-events=false --server-print=false").expect_output("high");
-    context.kubectl("get namespaces default kube-system -o name").expect_lines(&["namespace/default", "namespace/kube-system"]);
+    context
+        .kubectl("get namespaces default kube-system -o name")
+        .expect_lines(&["namespace/default", "namespace/kube-system"]);
     context.kubectl("get crd gauges.clients.kopfd.dev").expect_output("gauges.clients.kopfd.dev");
     context.kubectl("get nodes").expect_stderr("No resources found");
     context.kubectl("get pods").expect_stderr("No resources found in");
@@ -113,15 +131,23 @@ fn objects_are_selected_by_labels_and_fields(context: &CaseContext<'_>) {
     context.kubectl("get cm -l 'colour,colour!=red' -o name").expect_lines(&["configmap/three"]);
     context.kubectl("get cm --selector='colour notin (red,blue),tier' -o name").expect_lines(&["configmap/two"]);
     context.kubectl("get cm --field-selector metadata.name=one -o name").expect_lines(&["configmap/one"]);
-    context.kubectl("get cm --field-selector metadata.name!=one -l tier -o name").expect_lines(&["configmap/three", "configmap/two"]);
-    context.kubectl("get gauges --field-selector spec.mode=precise -o name").expect_lines(&["gauge.clients.kopfd.dev/high"]);
-    context.kubectl("get gauges -A -l shelf=reading --field-selector metadata.namespace=nowhere").expect_stderr("No resources found");
+    context
+        .kubectl("get cm --field-selector metadata.name!=one -l tier -o name")
+        .expect_lines(&["configmap/three", "configmap/two"]);
+    context
+        .kubectl("get gauges --field-selector spec.mode=precise -o name")
+        .expect_lines(&["gauge.clients.kopfd.dev/high"]);
+    context
+        .kubectl("get gauges -A -l shelf=reading --field-selector metadata.namespace=nowhere")
+        .expect_stderr("No resources found");
     context.kubectl_fails("get gauges --field-selector spec.size=1").expect_stderr("field label not supported");
     context.kubectl_fails("get cm -l 'a=b=c'").expect_stderr("found '=', expected");
     context.file("pods.yaml", PODS);
     context.kubectl("create -f pods.yaml").expect_output("pod/placed created");
     context.kubectl("get pods --field-selector spec.nodeName= -o name").expect_lines(&["pod/homeless"]);
-    context.kubectl("get pods --field-selector spec.nodeName=somewhere,status.phase=Pending -o name").expect_lines(&["pod/placed"]);
+    context
+        .kubectl("get pods --field-selector spec.nodeName=somewhere,status.phase=Pending -o name")
+        .expect_lines(&["pod/placed"]);
     context.kubectl("get pods --field-selector spec.restartPolicy=Never -o name").expect_lines(&["pod/placed"]);
 }
 
@@ -255,7 +281,11 @@ fn workloads_are_shown_in_their_tables(context: &CaseContext<'_>) {
         .expect_output("service/web");
     context.kubectl("get all -o wide").expect_output("example.com/store:1");
     context.kubectl("get deployment web -o wide").expect_output("app=web");
-    context.kubectl("get pods").expect_lines(&["NAME READY STATUS RESTARTS AGE", "homeless 0/1 Pending 0 AGE", "placed 0/2 Pending 0 AGE"]);
+    context.kubectl("get pods").expect_lines(&[
+        "NAME READY STATUS RESTARTS AGE",
+        "homeless 0/1 Pending 0 AGE",
+        "placed 0/2 Pending 0 AGE",
+    ]);
     context.kubectl("get pods -o wide --show-kind").expect_output("somewhere");
     context.kubectl("get secret key").expect_output("Opaque");
     context
@@ -289,7 +319,8 @@ fn changes_are_watched(context: &CaseContext<'_>) {
     let names = context.start_kubectl("get gauges --watch-only -o name");
     let events = context
         .start_kubectl("get gauges -w --output-watch-events -o jsonpath='{.type} {.object.metadata.name} {.object.spec.size}{\"\\n\"}'");
-    let labelled = context.start_kubectl("get cm -w -l tier=back -o custom-columns=NAME:.metadata.name,RANK:.data.rank");
+    let labelled =
+        context.start_kubectl("get cm -w -l tier=back -o custom-columns=NAME:.metadata.name,RANK:.data.rank");
     tables.until("low");
     events.until("ADDED low");
     labelled.until("two");
@@ -300,7 +331,9 @@ fn changes_are_watched(context: &CaseContext<'_>) {
         context.kubectl(&format!("patch gauge low --type=merge -p '{{\"spec\":{{\"size\":{size}}}}}'"));
         context.kubectl("annotate --overwrite gauge low seen=yes");
         if size == 3 {
-            context.kubectl("patch gauge high --type=merge --subresource=status -p '{\"status\":{\"phase\":\"patience\"}}'");
+            context.kubectl(
+                "patch gauge high --type=merge --subresource=status -p '{\"status\":{\"phase\":\"patience\"}}'",
+            );
         }
         assert!(size < 40, "the watch begins");
     }
@@ -336,7 +369,8 @@ fn proxy(context: &CaseContext<'_>) {
     let running = context.start_kubectl("proxy --port=0");
     running.until("Starting to serve on");
     let [ours, _] = running.logs();
-    let port = ours.trim().rsplit(':').next().and_then(|port| port.parse::<u16>().ok()).expect("the proxy tells its port");
+    let port =
+        ours.trim().rsplit(':').next().and_then(|port| port.parse::<u16>().ok()).expect("the proxy tells its port");
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("the proxy listens");
     let path = context.path("configmaps/one");
     write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").expect("the proxy takes a request");

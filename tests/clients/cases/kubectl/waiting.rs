@@ -6,11 +6,16 @@ use crate::context::CaseContext;
 pub(crate) const CASES: &[Case] = cases![Both: conditions_fields_and_ends_are_waited_for];
 
 fn status(context: &CaseContext<'_>, status: &str) {
-    context.kubectl(&format!("patch gauge dial --subresource=status --type=merge -p '{{\"status\":{status}}}'")).expect_output("patched");
+    context
+        .kubectl(&format!("patch gauge dial --subresource=status --type=merge -p '{{\"status\":{status}}}'"))
+        .expect_output("patched");
 }
 
 fn conditions_fields_and_ends_are_waited_for(context: &CaseContext<'_>) {
-    context.file("gauge.yaml", "apiVersion: clients.kopfd.dev/v1\nkind: Gauge\nmetadata: {name: dial, labels: {a: b}}\nspec: {}\n");
+    context.file(
+        "gauge.yaml",
+        "apiVersion: clients.kopfd.dev/v1\nkind: Gauge\nmetadata: {name: dial, labels: {a: b}}\nspec: {}\n",
+    );
     let created = context.start_kubectl("wait --for=create gauge/dial --timeout=30s");
     std::thread::sleep(std::time::Duration::from_millis(500));
     context.kubectl("create -f gauge.yaml");

@@ -23,8 +23,8 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Tells whether a busy machine may be the reason of all: everybody but kopf did what is expected, or was only late. Then the differences say
-    /// nothing.
+    /// Tells whether a busy machine may be the reason of all: everybody but kopf did what is expected, or was only
+    /// late. Then the differences say nothing.
     pub(super) fn is_excusable(&self) -> bool {
         self.of_others.is_empty() && !(self.of_reference.is_empty() && self.late.is_empty())
     }
@@ -51,7 +51,8 @@ pub(super) fn report(group: &Group, sides: &[Side], differences: &Differences) -
         let heading = |found: &[String]| format!("\n== {title}: {}\n{}", case.that, found.join("\n"));
         for (side, record) in sides.iter().zip(&records) {
             let described = |problem: String| format!("{}: {problem}", side.title());
-            let (late, early): (Vec<Mistimed>, Vec<Mistimed>) = mistimed(case, side, record).into_iter().partition(|time| time.is_late);
+            let (late, early): (Vec<Mistimed>, Vec<Mistimed>) =
+                mistimed(case, side, record).into_iter().partition(|time| time.is_late);
             let early = early.into_iter().map(|time| time.text);
             let own: Vec<String> = own_problems(case, side, record).into_iter().chain(early).map(described).collect();
             report.of_side(side).extend((!own.is_empty()).then(|| heading(&own)));
@@ -73,7 +74,9 @@ pub(super) fn report(group: &Group, sides: &[Side], differences: &Differences) -
     }
     // If kopf plays both parts, nothing differs.
     let missing = if Engine::under_test() == Engine::Kopf { Vec::new() } else { differences.missing(&group.titles()) };
-    report.differences.extend(missing.into_iter().map(|reason| format!("a difference of {} has not occurred: {reason}", group.name)));
+    report
+        .differences
+        .extend(missing.into_iter().map(|reason| format!("a difference of {} has not occurred: {reason}", group.name)));
     report
 }
 
@@ -83,7 +86,8 @@ fn exit_problem(group: &Group, side: &Side) -> Option<String> {
         let is_crashed = group.handover == Handover::Crash && turn + 1 < exits.len();
         *code == if is_crashed { None } else { Some(group.exit) }
     };
-    (!exits.iter().enumerate().all(is_expected)).then(|| format!("{}: {}: the exit codes are {exits:?}", group.name, side.title()))
+    (!exits.iter().enumerate().all(is_expected))
+        .then(|| format!("{}: {}: the exit codes are {exits:?}", group.name, side.title()))
 }
 
 /// Compares a side with the expectations of a case.
@@ -96,7 +100,10 @@ fn own_problems(case: &BesideCase, side: &Side, record: &Record) -> Vec<String> 
         expected.sort_by_key(|call| name_of(call).to_owned());
         found.sort_by_key(|call| name_of(call).to_owned());
     }
-    problems.extend(difference(&expected, &found, &["expected", "found"].map(str::to_owned)).map(|text| format!("the calls:\n{text}")));
+    problems.extend(
+        difference(&expected, &found, &["expected", "found"].map(str::to_owned))
+            .map(|text| format!("the calls:\n{text}")),
+    );
     problems
 }
 

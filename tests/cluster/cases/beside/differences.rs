@@ -64,7 +64,8 @@ impl Differences {
         }
     }
 
-    /// Removes the allowed differences from the lines of a side. The messages of a log may then be equal, and remain once.
+    /// Removes the allowed differences from the lines of a side. The messages of a log may then be equal, and remain
+    /// once.
     pub(super) fn reduced(&self, title: &str, aspect: Aspect, is_kopf: bool, lines: &[String]) -> Vec<String> {
         let applicable = self.0.iter().filter(|one| one.aspect == aspect && one.concerns(title));
         let mut lines = applicable.fold(lines.to_vec(), |lines, one| {
@@ -81,7 +82,8 @@ impl Differences {
 
     /// Returns the reasons of the differences for one of these cases that have not occurred.
     pub(super) fn missing(&self, titles: &[String]) -> Vec<&str> {
-        let is_expected = |one: &&Difference| one.cases.iter().any(|name| titles.iter().any(|title| is_in(title, name)));
+        let is_expected =
+            |one: &&Difference| one.cases.iter().any(|name| titles.iter().any(|title| is_in(title, name)));
         self.0.iter().filter(is_expected).filter(|one| !one.has_occurred.get()).map(|one| one.reason.as_str()).collect()
     }
 }
@@ -92,10 +94,12 @@ impl Difference {
     }
 
     fn reduced(&self, is_kopf: bool, lines: &[String]) -> Vec<String> {
-        let left_out: Vec<Regex> = if is_kopf { &self.kopf } else { &self.kopfd }.iter().map(|text| compiled(text)).collect();
+        let left_out: Vec<Regex> =
+            if is_kopf { &self.kopf } else { &self.kopfd }.iter().map(|text| compiled(text)).collect();
         let parts: Vec<Regex> = self.parts.iter().map(|text| compiled(text)).collect();
         let kept = lines.iter().filter(|line| !left_out.iter().any(|pattern| pattern.is_match(line)));
-        kept.map(|line| parts.iter().fold(line.clone(), |line, part| part.replace_all(&line, "").into_owned())).collect()
+        kept.map(|line| parts.iter().fold(line.clone(), |line, part| part.replace_all(&line, "").into_owned()))
+            .collect()
     }
 }
 

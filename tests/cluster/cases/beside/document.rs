@@ -86,7 +86,8 @@ pub(super) struct BesideCase {
     /// Whether concurrent calls have no defined order: only the order of calls with the same name is compared.
     #[serde(default)]
     pub(super) unordered: bool,
-    /// Whether requests that only touch the object are not compared: an object is not touched if its retry is due at the start of an operator.
+    /// Whether requests that only touch the object are not compared: an object is not touched if its retry is due at
+    /// the start of an operator.
     #[serde(default)]
     pub(super) ignores_touches: bool,
     /// The typical pause between the calls of a name.
@@ -117,7 +118,8 @@ pub(super) struct Pace {
     pub(super) most: f64,
 }
 
-/// The time between two moments, in seconds. A moment is the mark of a step, or a call with its number, such as `tick 2`.
+/// The time between two moments, in seconds. A moment is the mark of a step, or a call with its number, such as `tick
+/// 2`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Span {
@@ -175,13 +177,18 @@ impl Group {
         let file = directory.join(name).join("cases.yaml");
         let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         let value: Value = serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        let mut group: Self = serde_json::from_value(value).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let mut group: Self =
+            serde_json::from_value(value).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         name.clone_into(&mut group.name);
         let names: BTreeSet<&str> = group.cases.iter().map(|case| case.name.as_str()).collect();
         assert_eq!(names.len(), group.cases.len(), "{}: two cases have one name", file.display());
         let continued = group.cases.iter().filter(|case| !case.again.is_empty()).count();
         // The calls of the second operator would count for the other cases, too.
-        assert!(continued == 0 || continued == group.cases.len(), "{}: only some cases continue with a second operator", file.display());
+        assert!(
+            continued == 0 || continued == group.cases.len(),
+            "{}: only some cases continue with a second operator",
+            file.display()
+        );
         group
     }
 
@@ -217,7 +224,10 @@ impl BesideCase {
     /// Returns the names of the objects that the case creates.
     pub(super) fn object_names(&self) -> BTreeSet<String> {
         let created = [&self.before, &self.steps, &self.between, &self.again].into_iter().flatten();
-        created.filter(|step| matches!(step.action, Action::Create(_))).map(|step| self.object(step.object.as_deref())).collect()
+        created
+            .filter(|step| matches!(step.action, Action::Create(_)))
+            .map(|step| self.object(step.object.as_deref()))
+            .collect()
     }
 }
 

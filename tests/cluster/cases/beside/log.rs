@@ -78,7 +78,10 @@ impl ReadLines {
     fn continue_with(&mut self, path: &Path) {
         let Ok(mut file) = File::open(path) else { return };
         let mut bytes = Vec::new();
-        let read = file.seek(SeekFrom::Start(self.offset)).and_then(|_| file.read_to_end(&mut bytes)).expect("the log can be read");
+        let read = file
+            .seek(SeekFrom::Start(self.offset))
+            .and_then(|_| file.read_to_end(&mut bytes))
+            .expect("the log can be read");
         self.offset += read as u64;
         self.unfinished.extend(bytes);
         while let Some(end) = self.unfinished.iter().position(|byte| *byte == b'\n') {
@@ -93,8 +96,16 @@ impl LogLine {
     fn of(line: &Value) -> Option<Self> {
         let text = |pointer: &str| line.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         let message = text("/message")?;
-        let content = message.strip_prefix(CALL).and_then(LoggedCall::of).map_or(LogContent::Message(message.clone()), LogContent::Call);
-        Some(Self { at: text("/timestamp")?.parse().ok()?, severity: text("/severity")?, object: text("/object/name"), content })
+        let content = message
+            .strip_prefix(CALL)
+            .and_then(LoggedCall::of)
+            .map_or(LogContent::Message(message.clone()), LogContent::Call);
+        Some(Self {
+            at: text("/timestamp")?.parse().ok()?,
+            severity: text("/severity")?,
+            object: text("/object/name"),
+            content,
+        })
     }
 
     /// Returns the call told by the line.

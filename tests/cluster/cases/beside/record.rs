@@ -138,7 +138,8 @@ fn varying(side: &Side, text: &str) -> String {
     text.replace(side.namespace(), "NAMESPACE")
 }
 
-/// Returns an object or a patch without versions, and with the stored JSON texts of the engines as values: the order of their keys has no meaning.
+/// Returns an object or a patch without versions, and with the stored JSON texts of the engines as values: the order of
+/// their keys has no meaning.
 fn normalized(value: Value) -> Value {
     match value {
         Value::Object(mut members) => {
@@ -146,7 +147,8 @@ fn normalized(value: Value) -> Value {
             if members.get("path").is_some_and(|path| path == "/metadata/resourceVersion") {
                 members.insert("value".to_owned(), "N".into());
             }
-            let is_stored = members.get("path").and_then(Value::as_str).is_some_and(|path| path.contains("kopf.zalando.org~1"));
+            let is_stored =
+                members.get("path").and_then(Value::as_str).is_some_and(|path| path.contains("kopf.zalando.org~1"));
             let members = members.into_iter().map(|(key, member)| {
                 let member = match &member {
                     Value::String(_) if key == "resourceVersion" => "N".into(),

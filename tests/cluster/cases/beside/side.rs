@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use super::document::{BesideCase, EngineName, Group, Handover, Step};
 use super::log::{Log, LogLine};
 use crate::harness::{
-    Client, Engine, Kind, Launch, Operator, TIMEOUT, TestContext, Tools, Watch, Write, WriteProxy, caught, eventually, free_port,
+    Client, Engine, Kind, Launch, Operator, TIMEOUT, TestContext, Tools, Watch, Write, WriteProxy, caught, eventually,
+    free_port,
 };
 
 /// Time limit of the end of an operator.
@@ -218,7 +219,11 @@ impl Side {
         let options = group.options.iter().map(|option| option.replace("PORT", &self.port.to_string()));
         Launch {
             engine,
-            source: if engine == Engine::Kopf { self.directory.join("main.py") } else { self.directory.join("operator.yaml") },
+            source: if engine == Engine::Kopf {
+                self.directory.join("main.py")
+            } else {
+                self.directory.join("operator.yaml")
+            },
             kubeconfig: self.proxy.kubeconfig(&self.directory),
             namespaces: vec![self.namespace.clone()],
             options: std::iter::once("--log-format=json".to_owned()).chain(options).collect(),

@@ -26,15 +26,21 @@ impl Side {
             Action::Create(content) => {
                 let mut object = json!({"metadata": {"name": name, "labels": content["labels"], "annotations": content["annotations"]}});
                 let fields = content.as_object().into_iter().flatten();
-                fields.filter(|(key, _)| *key != "labels" && *key != "annotations").for_each(|(key, value)| object[key] = value.clone());
+                fields
+                    .filter(|(key, _)| *key != "labels" && *key != "annotations")
+                    .for_each(|(key, value)| object[key] = value.clone());
                 self.create(&kind, object);
             }
             Action::Patch(patch) => self.patch(&kind, &name, patch),
             Action::Delete => self.delete(&kind, &name),
-            Action::Gone => wait(format!("{name} is gone"), &|| self.newest(&name).filter(|event| event["type"] == "DELETED").map(|_| ())),
+            Action::Gone => wait(format!("{name} is gone"), &|| {
+                self.newest(&name).filter(|event| event["type"] == "DELETED").map(|_| ())
+            }),
             Action::Call(counts) => wait(format!("{name} has the calls {counts:?}"), &|| {
                 let lines = self.lines_of(case);
-                let count = |wanted: &str| lines.iter().filter_map(|line| line.call()).filter(|call| call.name == wanted).count();
+                let count = |wanted: &str| {
+                    lines.iter().filter_map(|line| line.call()).filter(|call| call.name == wanted).count()
+                };
                 counts.iter().all(|(name, least)| count(name) >= *least).then_some(())
             }),
             Action::State(part) => wait(format!("{name} contains {part}"), &|| {
@@ -60,7 +66,9 @@ impl Side {
 /// Tells whether a value contains a part: maps by their keys, where null is an absent key; anything else must be equal.
 fn contains(value: &Value, part: &Value) -> bool {
     match part {
-        Value::Object(members) => members.iter().all(|(key, member)| contains(value.get(key).unwrap_or(&Value::Null), member)),
+        Value::Object(members) => {
+            members.iter().all(|(key, member)| contains(value.get(key).unwrap_or(&Value::Null), member))
+        }
         _ => value == part,
     }
 }
@@ -73,7 +81,10 @@ fn get(port: u16, path: &str) -> Option<String> {
     stream.read_to_string(&mut answer).ok()?;
     let (head, body) = answer.split_once("\r\n\r\n")?;
     let status = head.split_whitespace().nth(1)?;
-    let kind = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-type: ").map(str::to_owned)).unwrap_or_default();
+    let kind = head
+        .lines()
+        .find_map(|line| line.to_lowercase().strip_prefix("content-type: ").map(str::to_owned))
+        .unwrap_or_default();
     let body = serde_json::from_str(body).unwrap_or_else(|_| json!(body));
     Some(format!("{status} {kind} {body}"))
 }

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    Counterpart, ExampleKind, Kind, LIVENESS, Launch, TestContext, apply_definition, ask, crash, has_reason, launch_copy, log_says,
+    Counterpart, ExampleKind, Kind, LIVENESS, Launch, TestContext, apply_definition, ask, crash, has_reason,
+    launch_copy, log_says,
 };
 
 /// The service, and the start options of an operator that knows it.
@@ -19,7 +20,9 @@ impl<'c> Checks<'c> {
         let service = Counterpart::play(context, "checks.py", "X-Api-Key: not-a-real-key");
         apply_definition(context, "monitoring");
         context.make_namespace("monitoring");
-        for (name, key, value) in [("healthchecks", "api-key", "not-a-real-key"), ("healthchecks-webhook", "token", "not-a-real-token")] {
+        for (name, key, value) in
+            [("healthchecks", "api-key", "not-a-real-key"), ("healthchecks-webhook", "token", "not-a-real-token")]
+        {
             let secret = json!({"metadata": {"name": name}, "stringData": {key: value}});
             context.client().ensure("/api/v1/namespaces/monitoring/secrets", &secret);
         }
@@ -43,7 +46,8 @@ impl<'c> Checks<'c> {
     fn stored(&self, name: &str) -> Option<Value> {
         let name = format!("{}/{name}", self.context.namespace);
         let all = self.service.ask_ok("GET", "/api/v3/checks/", None);
-        let found: Vec<&Value> = all["checks"].as_array().expect("a list").iter().filter(|check| check["name"] == name).collect();
+        let found: Vec<&Value> =
+            all["checks"].as_array().expect("a list").iter().filter(|check| check["name"] == name).collect();
         assert!(found.len() <= 1, "there is one check of the name: {found:?}");
         found.first().map(|check| (*check).clone())
     }
@@ -69,7 +73,10 @@ pub(super) fn checks_are_those_of_the_service(context: &TestContext<'_>) {
     checks.make("backups", json!({"period": "12h", "tags": ["prod", "database"], "deletionPolicy": "Pause"}));
     let object = has_reason(context, kind, "backups", "Synced", "Published");
     let stored = checks.stored("backups").expect("it is at the service");
-    assert_eq!((&stored["timeout"], &stored["grace"], &stored["tags"]), (&json!(43200), &json!(3600), &json!("prod database")));
+    assert_eq!(
+        (&stored["timeout"], &stored["grace"], &stored["tags"]),
+        (&json!(43200), &json!(3600), &json!("prod database"))
+    );
     assert_eq!((&object["status"]["id"], &object["status"]["url"]), (&stored["uuid"], &stored["ping_url"]));
     let id = stored["uuid"].as_str().expect("it has an id").to_owned();
 
@@ -82,7 +89,8 @@ pub(super) fn checks_are_those_of_the_service(context: &TestContext<'_>) {
     assert_eq!(ask(&hooks, "Authorization: Bearer wrong", "POST", "/healthchecks", Some(&body)).0, 403);
     // Without a webhook, the timer brings it.
     checks.service.ask_ok("GET", &format!("/ping/{id}"), None);
-    context.object(kind, "backups", "is up", |object| object["status"]["state"] == "up" && object["status"]["pings"] == 2);
+    context
+        .object(kind, "backups", "is up", |object| object["status"]["state"] == "up" && object["status"]["pings"] == 2);
 
     // While the operator is down, the object is changed, and the check is deleted at the service.
     let operator = crash(context, &operator, &checks.launch, || {
@@ -129,7 +137,8 @@ fn is_limited(checks: &Checks<'_>, name: &str) -> bool {
 /// A CronJob with the annotation has a check, until it loses the annotation.
 fn follow_a_job(checks: &Checks<'_>) {
     let context = checks.context;
-    let pod = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "example.com/main:1"}]}});
+    let pod =
+        json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "example.com/main:1"}]}});
     let job = json!({
         "metadata": {"name": "report", "annotations": {"monitoring.example.com/check": "30m"}},
         "spec": {"schedule": "0 6 * * 1-5", "suspend": true, "jobTemplate": {"spec": {"template": pod}}},

@@ -38,7 +38,8 @@ impl Counterpart {
     pub(super) fn powerdns(context: &TestContext<'_>) -> Self {
         let root = std::env::var_os("KOPFD_CLUSTER_POWERDNS").map(PathBuf::from);
         let root = root.expect("KOPFD_CLUSTER_POWERDNS is not set; start the suite by tests/cluster/run");
-        let mut folders = std::fs::read_dir(root.join("usr/lib")).expect("it has libraries").flatten().map(|entry| entry.path());
+        let mut folders =
+            std::fs::read_dir(root.join("usr/lib")).expect("it has libraries").flatten().map(|entry| entry.path());
         let libraries = folders.find(|path| path.join("pdns").is_dir()).expect("it has modules");
         let database = context.directory().join("zones.db");
         let made = "import sqlite3, sys; sqlite3.connect(sys.argv[2]).executescript(open(sys.argv[1]).read())";
@@ -48,9 +49,26 @@ impl Counterpart {
         let (port, dns) = (free_port(), free_port());
         let mut command = Command::new(root.join("usr/sbin/pdns_server"));
         command.env("LD_LIBRARY_PATH", &libraries);
-        command.args(["--no-config", "--daemon=no", "--guardian=no", "--disable-syslog", "--write-pid=no", "--security-poll-suffix="]);
-        command.args(["--launch=gsqlite3", "--webserver", "--webserver-address=127.0.0.1", "--api", "--api-key=not-a-real-key"]);
-        command.args(["--local-address=127.0.0.1", &format!("--local-port={dns}"), &format!("--webserver-port={port}")]);
+        command.args([
+            "--no-config",
+            "--daemon=no",
+            "--guardian=no",
+            "--disable-syslog",
+            "--write-pid=no",
+            "--security-poll-suffix=",
+        ]);
+        command.args([
+            "--launch=gsqlite3",
+            "--webserver",
+            "--webserver-address=127.0.0.1",
+            "--api",
+            "--api-key=not-a-real-key",
+        ]);
+        command.args([
+            "--local-address=127.0.0.1",
+            &format!("--local-port={dns}"),
+            &format!("--webserver-port={port}"),
+        ]);
         // Answers are those of the database at once.
         command.args(["--cache-ttl=0", "--query-cache-ttl=0", "--negquery-cache-ttl=0"]);
         for (option, path) in [("module-dir", libraries.join("pdns")), ("socket-dir", context.directory().to_owned())] {
@@ -58,7 +76,8 @@ impl Counterpart {
         }
         command.arg(format!("--gsqlite3-database={}", database.display()));
         let process = Process::start("PowerDNS", &mut command, &context.directory().join("powerdns.txt"));
-        let server = Self { process, address: format!("127.0.0.1:{port}"), key: "X-API-Key: not-a-real-key".into(), dns };
+        let server =
+            Self { process, address: format!("127.0.0.1:{port}"), key: "X-API-Key: not-a-real-key".into(), dns };
         eventually("PowerDNS listens", TIMEOUT, || {
             server.process.expect_running();
             TcpStream::connect(&server.address).ok()
@@ -121,5 +140,8 @@ pub(crate) fn ask(address: &str, header: &str, method: &str, path: &str, body: O
     stream.read_to_string(&mut answer).expect("the answer ends, and is text");
     let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
     let content = answer.split_once("\r\n\r\n").map_or("", |(_, content)| content);
-    (status.unwrap_or_else(|| panic!("no answer of HTTP: {answer}")), serde_json::from_str(content).unwrap_or(Value::Null))
+    (
+        status.unwrap_or_else(|| panic!("no answer of HTTP: {answer}")),
+        serde_json::from_str(content).unwrap_or(Value::Null),
+    )
 }

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Counterpart, ExampleKind, Kind, Launch, TestContext, apply_definition, crash, has_reason, launch_copy, log_says};
+use super::{
+    Counterpart, ExampleKind, Kind, Launch, TestContext, apply_definition, crash, has_reason, launch_copy, log_says,
+};
 
 const ZONE: &str = "/api/v1/servers/localhost/zones/example.org.";
 
@@ -43,7 +45,11 @@ impl<'c> Records<'c> {
     }
 
     fn make(&self, name: &str, host: &str, value: &str) {
-        self.context.create(&self.kind, name, json!({"zone": "example.org", "name": host, "type": "A", "values": [value]}));
+        self.context.create(
+            &self.kind,
+            name,
+            json!({"zone": "example.org", "name": host, "type": "A", "values": [value]}),
+        );
     }
 
     /// Returns the record sets of a host at the server: their values and their comments.
@@ -58,7 +64,11 @@ impl<'c> Records<'c> {
     fn expect(&self, host: &str, ttl: u32, value: &str, object: &str) {
         let expected = json!([[ttl, value, format!("{}/{object}", self.context.namespace)]]);
         self.context.eventually(&format!("{host} is {value}"), || (json!(self.stored(host)) == expected).then_some(()));
-        assert_eq!(self.server.resolve(host).map(|address| address.to_string()).as_deref(), Some(value), "resolvers get it, too");
+        assert_eq!(
+            self.server.resolve(host).map(|address| address.to_string()).as_deref(),
+            Some(value),
+            "resolvers get it, too"
+        );
     }
 
     fn write(&self, set: Value) {
@@ -94,7 +104,8 @@ pub(super) fn records_are_those_of_the_server(context: &TestContext<'_>) {
 
     // As somebody would do it in another client of the server, which knows nothing of comments.
     let changed = json!([{"content": "192.0.2.66", "disabled": false}]);
-    records.write(json!({"name": "web.example.org.", "type": "A", "ttl": 1, "changetype": "REPLACE", "records": changed}));
+    records
+        .write(json!({"name": "web.example.org.", "type": "A", "ttl": 1, "changetype": "REPLACE", "records": changed}));
     records.expect("web.example.org.", 60, "192.0.2.8", "www");
     records.write(json!({"name": "web.example.org.", "type": "A", "changetype": "DELETE"}));
     records.expect("web.example.org.", 60, "192.0.2.8", "www");
@@ -102,13 +113,19 @@ pub(super) fn records_are_those_of_the_server(context: &TestContext<'_>) {
 
     records.make("second", "web", "192.0.2.9");
     has_reason(context, kind, "second", "Ready", "Conflict");
-    records.write(json!({"name": "taken.example.org.", "type": "A", "ttl": 1, "changetype": "REPLACE", "records": changed}));
+    records.write(
+        json!({"name": "taken.example.org.", "type": "A", "ttl": 1, "changetype": "REPLACE", "records": changed}),
+    );
     records.make("third", "taken", "192.0.2.10");
     has_reason(context, kind, "third", "Ready", "Conflict");
     context.create(kind, "lost", json!({"zone": "example.net", "name": "www", "type": "A", "values": ["192.0.2.7"]}));
     has_reason(context, kind, "lost", "Ready", "ZoneMissing");
     // A CNAME stands alone.
-    context.create(kind, "cname", json!({"zone": "example.org", "name": "other", "type": "CNAME", "values": ["web.example.org"]}));
+    context.create(
+        kind,
+        "cname",
+        json!({"zone": "example.org", "name": "other", "type": "CNAME", "values": ["web.example.org"]}),
+    );
     has_reason(context, kind, "cname", "Ready", "Refused");
     assert_eq!(records.stored("other.example.org.").len(), 3);
 
@@ -120,9 +137,14 @@ pub(super) fn records_are_those_of_the_server(context: &TestContext<'_>) {
     context.delete(kind, "second");
     context.gone(kind, "second");
     let left = records.server.ask_ok("GET", ZONE, None);
-    let mut names: Vec<&str> = left["rrsets"].as_array().expect("sets").iter().filter_map(|set| set["name"].as_str()).collect();
+    let mut names: Vec<&str> =
+        left["rrsets"].as_array().expect("sets").iter().filter_map(|set| set["name"].as_str()).collect();
     names.sort_unstable();
-    assert_eq!(names, ["example.org.", "taken.example.org."], "only the zone itself and the record of the other client are left");
+    assert_eq!(
+        names,
+        ["example.org.", "taken.example.org."],
+        "only the zone itself and the record of the other client are left"
+    );
     log_says(context, &operator, "web.example.org. A is removed");
 }
 

@@ -11,7 +11,8 @@ use crate::harness::Launch;
 use crate::harness::child::{output, output_with_input};
 
 pub(super) fn releases_are_those_of_helm(context: &TestContext<'_>) {
-    let tools = std::env::var_os("KOPFD_CLUSTER_TOOLS").expect("KOPFD_CLUSTER_TOOLS is not set; start the suite by tests/cluster/run");
+    let tools = std::env::var_os("KOPFD_CLUSTER_TOOLS")
+        .expect("KOPFD_CLUSTER_TOOLS is not set; start the suite by tests/cluster/run");
     let helm = PathBuf::from(tools).join("helm");
     let folder = context.directory().join("helm");
     let (charts, defaults) = (format!("{}/charts/", folder.display()), format!("{}/defaults", folder.display()));
@@ -32,7 +33,8 @@ pub(super) fn releases_are_those_of_helm(context: &TestContext<'_>) {
         ],
     );
     std::fs::create_dir_all(&defaults).expect("the directory of the case can be written");
-    std::fs::write(Path::new(&defaults).join("values.yaml"), "replicas: 2").expect("the directory of the case can be written");
+    std::fs::write(Path::new(&defaults).join("values.yaml"), "replicas: 2")
+        .expect("the directory of the case can be written");
     let launch = context.with_derived_rights(launch);
     let operator = context.start(&launch);
 
@@ -61,8 +63,11 @@ pub(super) fn releases_are_those_of_helm(context: &TestContext<'_>) {
     assert!(revision(&listed[0]) >= Some(3), "each change is a revision: {listed:?}");
 
     // One of them is uninstalled by hand before its object is deleted.
-    let by_hand =
-        output(Command::new(&helm).args(["uninstall", "wiki", "--namespace", &context.namespace]).env("KUBECONFIG", &launch.kubeconfig));
+    let by_hand = output(
+        Command::new(&helm)
+            .args(["uninstall", "wiki", "--namespace", &context.namespace])
+            .env("KUBECONFIG", &launch.kubeconfig),
+    );
     assert!(by_hand.status.success(), "{}", String::from_utf8_lossy(&by_hand.stderr));
     for name in ["shop", "wiki"] {
         context.delete(&kind, name);
@@ -110,7 +115,9 @@ pub(super) fn certificates_are_made_by_openssl(context: &TestContext<'_>) {
         context.gone(&kind, name);
         // The garbage collector takes half a minute to notice a new kind of owners.
         let limit = Duration::from_mins(2);
-        context.eventually_within(limit, "the Secret goes with its owner", || secret(context, name).is_none().then_some(()));
+        context.eventually_within(limit, "the Secret goes with its owner", || {
+            secret(context, name).is_none().then_some(())
+        });
     }
 }
 

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Counterpart, ExampleKind, Kind, Launch, Operator, TIMEOUT, TestContext, apply_definition, crash, has_reason, launch_copy};
+use super::{
+    Counterpart, ExampleKind, Kind, Launch, Operator, TIMEOUT, TestContext, apply_definition, crash, has_reason,
+    launch_copy,
+};
 
 /// The operator, its vault, and the namespaces of teams.
 struct Synced<'c> {
@@ -22,7 +25,9 @@ impl<'c> Synced<'c> {
         context.make_namespace("secrets-sync");
         let login = json!({"metadata": {"name": "vault"}, "stringData": {"role_id": "not-a-real-role", "secret_id": "not-a-real-secret"}});
         context.client().ensure("/api/v1/namespaces/secrets-sync/secrets", &login);
-        let kind = ExampleKind { group: "sync.example.com", kind: "SyncedSecret", plural: "syncedsecrets" }.kind().cluster_scoped();
+        let kind = ExampleKind { group: "sync.example.com", kind: "SyncedSecret", plural: "syncedsecrets" }
+            .kind()
+            .cluster_scoped();
         let launch = launch_copy(
             context,
             "secrets-sync",
@@ -44,7 +49,9 @@ impl<'c> Synced<'c> {
     }
 
     fn make_team(&self, team: &str, labels: &Value) {
-        self.context.client().ensure("/api/v1/namespaces", &json!({"metadata": {"name": self.team(team), "labels": labels}}));
+        self.context
+            .client()
+            .ensure("/api/v1/namespaces", &json!({"metadata": {"name": self.team(team), "labels": labels}}));
     }
 
     fn path(&self, team: &str, name: &str) -> String {
@@ -57,7 +64,8 @@ impl<'c> Synced<'c> {
         let limit = if value.is_some() { TIMEOUT } else { Duration::from_mins(2) };
         self.context.eventually_within(limit, &format!("{name} of team {team} has {value:?}"), || {
             let copy = self.context.client().get(&self.path(team, name));
-            (copy.as_ref().and_then(|copy| copy["data"][key].as_str()) == value && copy.is_some() == value.is_some()).then_some(())
+            (copy.as_ref().and_then(|copy| copy["data"][key].as_str()) == value && copy.is_some() == value.is_some())
+                .then_some(())
         });
     }
 
@@ -81,7 +89,11 @@ pub(super) fn copies_follow_a_secret_and_a_vault(context: &TestContext<'_>) {
     let operator = context.start(&synced.launch);
     let source = json!({"secret": {"namespace": context.namespace, "name": "registry"}});
     let patterns = json!([format!("{}-team-*", context.namespace)]);
-    context.create(&synced.kind, &name, json!({"source": source, "target": {"name": "registry"}, "namespaces": {"patterns": patterns}}));
+    context.create(
+        &synced.kind,
+        &name,
+        json!({"source": source, "target": {"name": "registry"}, "namespaces": {"patterns": patterns}}),
+    );
     synced.expect("a", "registry", "token", Some("Zmlyc3Q="));
     synced.make_team("b", &json!({}));
     synced.expect("b", "registry", "token", Some("Zmlyc3Q="));

@@ -138,7 +138,8 @@ impl<'s, 'c> RealEnvironment<'s, 'c> {
                 timeline: log::timeline(&self.log(), |real_namespace| self.declared_namespace(real_namespace)),
             };
             let differences = verify(&account, step.spot, expectation).now_or_never().expect("nothing is waited for");
-            let lines: Vec<String> = differences.iter().map(|one| format!("line {}: {}", one.spot.line, one.text)).collect();
+            let lines: Vec<String> =
+                differences.iter().map(|one| format!("line {}: {}", one.spot.line, one.text)).collect();
             *what.borrow_mut() = lines.join("\n");
             assert!(differences.is_empty() || started.elapsed() < TIMEOUT, "{}\n{}", self.of(step), what.borrow());
             differences.is_empty().then_some(())
@@ -177,7 +178,10 @@ impl<'s, 'c> RealEnvironment<'s, 'c> {
     /// Patches an object.
     pub(crate) fn patch(&self, change: &ManualPatch) {
         let below = change.subresource.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
-        let path = format!("{}{below}?fieldManager=kubectl", self.find(&change.target).expect("it is clear what is patched").0);
+        let path = format!(
+            "{}{below}?fieldManager=kubectl",
+            self.find(&change.target).expect("it is clear what is patched").0
+        );
         let sent = self.context.client().request("PATCH", &path, change.media, Some(&change.patch));
         sent.unwrap_or_else(|failure| panic!("{} is not patched: {failure}", change.target));
     }
@@ -193,8 +197,14 @@ impl<'s, 'c> RealEnvironment<'s, 'c> {
     /// Returns the path of the target, its kind, its namespace, and the object if it exists.
     fn find(&self, target: &Target) -> Result<(String, Kind, String, Option<Value>), String> {
         let wanted = target.resource.to_lowercase();
-        let kind = self.resource(|resource| resource.is_called(&wanted)).ok_or_else(|| format!("there is no resource {wanted}"))?.kind;
-        let namespaces = target.namespace.as_ref().map_or_else(|| self.namespaces(), |namespace| vec![self.real_namespace(namespace)]);
+        let kind = self
+            .resource(|resource| resource.is_called(&wanted))
+            .ok_or_else(|| format!("there is no resource {wanted}"))?
+            .kind;
+        let namespaces = target
+            .namespace
+            .as_ref()
+            .map_or_else(|| self.namespaces(), |namespace| vec![self.real_namespace(namespace)]);
         let mut found = namespaces.iter().filter_map(|namespace| {
             let path = kind.path(namespace, &target.name);
             let object = self.context.client().get(&path)?;
@@ -211,7 +221,9 @@ impl<'s, 'c> RealEnvironment<'s, 'c> {
         let all = self.context.client().list("/api/v1/namespaces");
         let names = all.iter().filter_map(|namespace| namespace["metadata"]["name"].as_str());
         let below = format!("{}-", self.base);
-        std::iter::once(self.base.clone()).chain(names.filter(|name| name.starts_with(&below)).map(str::to_owned)).collect()
+        std::iter::once(self.base.clone())
+            .chain(names.filter(|name| name.starts_with(&below)).map(str::to_owned))
+            .collect()
     }
 
     /// Returns the namespace in the cluster for one of the scenario.
@@ -240,12 +252,17 @@ impl<'s, 'c> RealEnvironment<'s, 'c> {
     fn is_in_progress(&self, applied: &Applied) -> bool {
         let Some(object) = self.context.client().get(&applied.path) else { return false };
         let metadata = &object["metadata"];
-        let is_record = |key: &String| key.strip_prefix("kopf.zalando.org/").is_some_and(|name| !RESTING.contains(&name));
-        let has_records = metadata["annotations"].as_object().is_some_and(|annotations| annotations.keys().any(is_record));
-        has_records || metadata.get("deletionTimestamp").is_some() || (applied.is_handled && !self.is_up_to_date(&object))
+        let is_record =
+            |key: &String| key.strip_prefix("kopf.zalando.org/").is_some_and(|name| !RESTING.contains(&name));
+        let has_records =
+            metadata["annotations"].as_object().is_some_and(|annotations| annotations.keys().any(is_record));
+        has_records
+            || metadata.get("deletionTimestamp").is_some()
+            || (applied.is_handled && !self.is_up_to_date(&object))
     }
 
-    /// Tells whether this operator run has seen an object, and its current spec is stored as handled, if it has change handlers.
+    /// Tells whether this operator run has seen an object, and its current spec is stored as handled, if it has change
+    /// handlers.
     fn is_up_to_date(&self, object: &Value) -> bool {
         let uid = object["metadata"]["uid"].as_str().expect("objects of a server have unique ids");
         let is_seen = self.log()[self.begun.get()..].contains(uid);
@@ -289,11 +306,16 @@ fn resources_of(context: &TestContext<'_>, group_version: &str) -> Vec<Resource>
         let mut kind = Kind::of_group(group).named(&text("kind"), &text("name"));
         version.clone_into(&mut kind.version);
         kind.namespaced = resource["namespaced"] == true;
-        let short = resource["shortNames"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
+        let short =
+            resource["shortNames"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
         let names = short.chain([text("singularName"), text("kind").to_lowercase()]).collect();
         Resource { kind, names }
     };
-    resources.iter().filter(|resource| !resource["name"].as_str().is_some_and(|name| name.contains('/'))).map(read).collect()
+    resources
+        .iter()
+        .filter(|resource| !resource["name"].as_str().is_some_and(|name| name.contains('/')))
+        .map(read)
+        .collect()
 }
 
 /// The observations for verifying a scenario at one moment.
@@ -317,7 +339,9 @@ impl Observations for Account<'_, '_, '_> {
     fn events(&self) -> Vec<Arc<Value>> {
         let in_all = self.environment.namespaces().into_iter();
         in_all
-            .flat_map(|namespace| self.environment.context.client().list(&format!("/api/v1/namespaces/{namespace}/events")))
+            .flat_map(|namespace| {
+                self.environment.context.client().list(&format!("/api/v1/namespaces/{namespace}/events"))
+            })
             .map(Arc::new)
             .collect()
     }

@@ -7,11 +7,13 @@ use kopfd::scenario::{Call, Event, Subject, Timeline};
 use serde_json::Value;
 
 /// Prefixes of messages about attempts that are followed by another one.
-const AGAIN: [&str; 3] = ["failed temporarily: ", "failed with an exception and will try again in ", "has unfinished sub-handlers."];
+const AGAIN: [&str; 3] =
+    ["failed temporarily: ", "failed with an exception and will try again in ", "has unfinished sub-handlers."];
 
 /// Returns the timeline of a JSON log. A function maps the namespaces of the cluster to those of the scenario.
 ///
-/// The log names attempts without their numbers, which are counted from the ends of earlier attempts. The log covers all operator runs.
+/// The log names attempts without their numbers, which are counted from the ends of earlier attempts. The log covers
+/// all operator runs.
 pub(crate) fn timeline(log: &str, told: impl Fn(&str) -> String) -> Timeline {
     let timeline = Timeline::new(Clock::system());
     let mut attempts: HashMap<(String, String), u64> = HashMap::new();

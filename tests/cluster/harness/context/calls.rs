@@ -1,5 +1,5 @@
-//! The recorded calls of a case's handlers, kept up to date by a watch: a list of all of them for each look would take the server longer than the
-//! work of the operators.
+//! The recorded calls of a case's handlers, kept up to date by a watch: a list of all of them for each look would take
+//! the server longer than the work of the operators.
 
 use std::cell::{OnceCell, RefCell};
 use std::time::Duration;

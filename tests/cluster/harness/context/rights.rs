@@ -22,16 +22,18 @@ const COMPLAINTS: [&str; 2] = ["lacks rights", "no permission"];
 const SHARED_OPTIONS: [&str; 4] = ["--peering=", "--leader-elect", "--lease=", "--apply-crds"];
 
 impl TestContext<'_> {
-    /// Returns the start options with an account that has exactly the rights that `kopfd rbac` derives. At the end of the case, no operator
-    /// that was started with them may have told that one is missing.
+    /// Returns the start options with an account that has exactly the rights that `kopfd rbac` derives. At the end of
+    /// the case, no operator that was started with them may have told that one is missing.
     pub(crate) fn with_derived_rights(&self, launch: Launch) -> Launch {
         let options = rbac_options(&launch);
-        let (account, token) = self.derived_account(&launch.source, &options.iter().map(String::as_str).collect::<Vec<_>>());
+        let (account, token) =
+            self.derived_account(&launch.source, &options.iter().map(String::as_str).collect::<Vec<_>>());
         let kubeconfig = self.cluster.api_server().kubeconfig_of(&self.directory.join(account), &token);
         Launch { kubeconfig, has_derived_rights: true, ..launch }
     }
 
-    /// Makes an account with exactly the rights that `kopfd rbac` derives from a manifest, and returns its name and a token of it.
+    /// Makes an account with exactly the rights that `kopfd rbac` derives from a manifest, and returns its name and a
+    /// token of it.
     pub(crate) fn derived_account(&self, manifest: &Path, options: &[&str]) -> (String, String) {
         let number = self.launched.replace(self.launched.get() + 1);
         let account = format!("{}-{number}", self.namespace);
@@ -65,7 +67,9 @@ impl TestContext<'_> {
                 "namespace": role["metadata"]["namespace"], "group": rule["apiGroups"][0], "resource": resource,
                 "subresource": subresource, "verb": rule["verbs"][0], "name": rule["resourceNames"][0],
             });
-            eventually(&format!("{account} has its rights: {wanted}"), TIMEOUT, || self.is_allowed(account, &wanted).then_some(()));
+            eventually(&format!("{account} has its rights: {wanted}"), TIMEOUT, || {
+                self.is_allowed(account, &wanted).then_some(())
+            });
         }
     }
 
@@ -81,7 +85,8 @@ impl TestContext<'_> {
     pub(crate) fn check_derived_rights(&self) {
         for log in self.derived_logs.borrow().iter() {
             let text = fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
-            let complaint = text.lines().find(|line| is_refusal(line) || COMPLAINTS.iter().any(|words| line.contains(words)));
+            let complaint =
+                text.lines().find(|line| is_refusal(line) || COMPLAINTS.iter().any(|words| line.contains(words)));
             assert!(complaint.is_none(), "the derived rights do not suffice: {}", complaint.unwrap_or_default());
         }
     }
@@ -101,7 +106,8 @@ pub(crate) fn create_account(client: &Client, objects: &[Value]) {
 /// Returns a token of a service account.
 pub(crate) fn account_token(client: &Client, account: &str) -> String {
     let path = format!("/api/v1/namespaces/{HOME}/serviceaccounts/{account}/token");
-    let answer = client.create(&path, &json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}));
+    let answer =
+        client.create(&path, &json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}));
     answer["status"]["token"].as_str().expect("there is a token").to_owned()
 }
 

@@ -53,7 +53,8 @@ fn rules(rules: &Field<'_, '_>, is_namespaced: bool, causes: &mut FieldErrors) {
     }
 }
 
-/// Checks a binding: in a namespace, to a Role of the namespace or a ClusterRole; in the cluster, only to a ClusterRole.
+/// Checks a binding: in a namespace, to a Role of the namespace or a ClusterRole; in the cluster, only to a
+/// ClusterRole.
 pub(super) fn binding(binding: &Field<'_, '_>, is_namespaced: bool, causes: &mut FieldErrors) {
     let role = binding.at("roleRef");
     role.at("apiGroup").must_be_supported(&[GROUP], causes);

@@ -28,7 +28,11 @@ pub(super) fn priority_class(class: &Field<'_, '_>, causes: &mut FieldErrors) {
     const MAX: i64 = 1_000_000_000;
     let metadata = class.at("metadata");
     if metadata.at("name").text().starts_with("system-") {
-        causes.push(metadata.at("name").forbidden("priority class names with 'system-' prefix are reserved for system use only"));
+        causes.push(
+            metadata
+                .at("name")
+                .forbidden("priority class names with 'system-' prefix are reserved for system use only"),
+        );
     } else if class.at("value").number() > MAX {
         causes.push(class.at("value").forbidden(format!("maximum allowed value of a user defined priority is {MAX}")));
     }
@@ -86,7 +90,9 @@ pub(super) fn ingress_class(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     let (scope, namespace) = (parameters.at("scope"), parameters.at("namespace"));
     match scope.text() {
         "Cluster" if namespace.is_set() => {
-            causes.push(namespace.forbidden("`parameters.scope` is set to 'Cluster'; `parameters.namespace` must be empty"));
+            causes.push(
+                namespace.forbidden("`parameters.scope` is set to 'Cluster'; `parameters.namespace` must be empty"),
+            );
         }
         "Namespace" if namespace.must_be_filled(causes) => namespace.must_be_a_label(causes),
         "Cluster" | "Namespace" => {}
@@ -99,7 +105,9 @@ fn domain_and_path(field: &Field<'_, '_>, causes: &mut FieldErrors) {
     if !field.must_be_filled(causes) {
         return;
     }
-    let Some((domain, path)) = field.text().split_once('/').filter(|(domain, path)| !domain.is_empty() && !path.is_empty()) else {
+    let Some((domain, path)) =
+        field.text().split_once('/').filter(|(domain, path)| !domain.is_empty() && !path.is_empty())
+    else {
         return causes.push(field.invalid("must be a domain-prefixed path (such as \"acme.io/foo\")"));
     };
     let domain = Value::from(domain);

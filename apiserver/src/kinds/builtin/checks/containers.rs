@@ -52,7 +52,12 @@ pub(super) fn containers(list: &Field<'_, '_>, around: &PodContext<'_>, causes: 
 }
 
 /// Checks the init containers.
-pub(super) fn init_containers(list: &Field<'_, '_>, others: &Field<'_, '_>, around: &PodContext<'_>, causes: &mut FieldErrors) {
+pub(super) fn init_containers(
+    list: &Field<'_, '_>,
+    others: &Field<'_, '_>,
+    around: &PodContext<'_>,
+    causes: &mut FieldErrors,
+) {
     let others = others.list().iter().filter_map(|container| container["name"].as_str());
     let mut names: BTreeSet<&str> = others.collect();
     for container in list.items() {
@@ -71,12 +76,18 @@ pub(super) fn init_containers(list: &Field<'_, '_>, others: &Field<'_, '_>, arou
         }
         for name in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
             if container.at(name).is_set() {
-                causes.push(container.at(name).forbidden("may not be set for init containers without restartPolicy=Always"));
+                causes.push(
+                    container.at(name).forbidden("may not be set for init containers without restartPolicy=Always"),
+                );
             }
         }
         for policy in container.at("resizePolicy").items() {
             if policy.at("restartPolicy").text() == "RestartContainer" {
-                causes.push(policy.at("restartPolicy").invalid("must not be set to 'RestartContainer' for non-sidecar initContainers"));
+                causes.push(
+                    policy
+                        .at("restartPolicy")
+                        .invalid("must not be set to 'RestartContainer' for non-sidecar initContainers"),
+                );
             }
         }
     }
@@ -105,7 +116,8 @@ pub(super) fn ephemeral_containers(list: &Field<'_, '_>, around: &PodContext<'_>
         "targetContainerName",
     ];
     let others = ["containers", "initContainers"].map(|list| around.spec.value[list].as_array());
-    let others: BTreeSet<&str> = others.into_iter().flatten().flatten().filter_map(|container| container["name"].as_str()).collect();
+    let others: BTreeSet<&str> =
+        others.into_iter().flatten().flatten().filter_map(|container| container["name"].as_str()).collect();
     let mut names = others.clone();
     for container in list.items() {
         common(&container, around, causes);
@@ -118,7 +130,9 @@ pub(super) fn ephemeral_containers(list: &Field<'_, '_>, around: &PodContext<'_>
             causes.push(target.not_found());
         }
         let is_forbidden = |(name, value): &(&String, &Value)| {
-            !(ALLOWED.contains(&name.as_str()) || value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty))
+            !(ALLOWED.contains(&name.as_str())
+                || value.is_null()
+                || value.as_object().is_some_and(serde_json::Map::is_empty))
         };
         for (name, _) in container.value.as_object().into_iter().flatten().filter(is_forbidden) {
             causes.push(container.at(name).forbidden("cannot be set for an Ephemeral Container"));
@@ -180,7 +194,11 @@ fn ports(list: &Field<'_, '_>, causes: &mut FieldErrors) {
     }
 }
 
-fn host_ports<'p, 'v>(containers: impl Iterator<Item = Field<'p, 'v>>, taken: &mut BTreeSet<String>, causes: &mut FieldErrors) {
+fn host_ports<'p, 'v>(
+    containers: impl Iterator<Item = Field<'p, 'v>>,
+    taken: &mut BTreeSet<String>,
+    causes: &mut FieldErrors,
+) {
     for container in containers {
         for port in container.at("ports").items() {
             let number = port.at("hostPort");
@@ -195,7 +213,9 @@ fn host_ports<'p, 'v>(containers: impl Iterator<Item = Field<'p, 'v>>, taken: &m
 /// A variable may have any printable name without `=`.
 fn variable_name(name: &Field<'_, '_>, causes: &mut FieldErrors) {
     if !name.text().chars().all(|c| (' '..='~').contains(&c) && c != '=') {
-        causes.push(name.invalid("a valid environment variable name must consist only of printable ASCII characters other than '='"));
+        causes.push(name.invalid(
+            "a valid environment variable name must consist only of printable ASCII characters other than '='",
+        ));
     }
 }
 
@@ -212,7 +232,11 @@ fn variables(list: &Field<'_, '_>, causes: &mut FieldErrors) {
         let count = kinds.iter().filter(|kind| from.at(kind).is_set()).count();
         references(&from, causes);
         if count == 0 {
-            causes.push(from.invalid("must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"));
+            causes.push(
+                from.invalid(
+                    "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`",
+                ),
+            );
         } else if !variable.at("value").is_empty() {
             causes.push(from.invalid("may not be specified when `value` is not empty"));
         } else if count > 1 {
@@ -344,7 +368,9 @@ fn security(context: &Field<'_, '_>, is_user_of_host: bool, causes: &mut FieldEr
         }
         let capabilities = context.at("capabilities");
         if capabilities.at("add").list().iter().any(|one| one == "CAP_SYS_ADMIN") {
-            causes.push(context.invalid("cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"));
+            causes.push(
+                context.invalid("cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"),
+            );
         }
     }
 }

@@ -215,7 +215,8 @@ impl Field<'_, '_> {
 
 /// Returns the errors of a port name.
 pub(crate) fn port_name_mistakes(name: &str) -> Vec<&'static str> {
-    let has_only = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+    let has_only =
+        |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
     let rules = [
         (name.len() > 15, "must be no more than 15 characters long"),
         (!has_only(name), "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"),

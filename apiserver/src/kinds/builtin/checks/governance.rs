@@ -39,10 +39,15 @@ fn limit_amounts(limit: &Field<'_, '_>, causes: &mut FieldErrors) {
         }
     }
     if kind == "PersistentVolumeClaim" && least.value["storage"].is_null() && most.value["storage"].is_null() {
-        causes.push(limit.at("limits").required("either minimum or maximum storage value is required, but neither was provided"));
+        causes.push(
+            limit
+                .at("limits")
+                .required("either minimum or maximum storage value is required, but neither was provided"),
+        );
     }
     let lists = [&least, &most, &default, &request];
-    let names: BTreeSet<&str> = lists.iter().filter_map(|list| list.value.as_object()).flatten().map(|(name, _)| name.as_str()).collect();
+    let names: BTreeSet<&str> =
+        lists.iter().filter_map(|list| list.value.as_object()).flatten().map(|(name, _)| name.as_str()).collect();
     for name in names {
         let amount = |list: &Field<'_, '_>| number(&list.at(name));
         let (low, high, preset, asked) = (amount(&least), amount(&most), amount(&default), amount(&request));
@@ -72,7 +77,8 @@ fn limit_amounts(limit: &Field<'_, '_>, causes: &mut FieldErrors) {
 
 /// Checks a quota.
 pub(super) fn quota(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
-    const SCOPES: &[&str] = &["BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating"];
+    const SCOPES: &[&str] =
+        &["BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating"];
     amounts(&spec.at("hard"), causes);
     let scopes = spec.at("scopes");
     let has = |name: &str| scopes.list().iter().any(|scope| scope == name);
@@ -112,7 +118,9 @@ pub(super) fn volume(object: &Field<'_, '_>, causes: &mut FieldErrors) {
     volume_source(&spec, causes);
     spec.at("persistentVolumeReclaimPolicy").must_be_supported(&["Delete", "Recycle", "Retain"], causes);
     if spec.value["hostPath"]["path"] == "/" && spec.value["persistentVolumeReclaimPolicy"] == "Recycle" {
-        causes.push(spec.at("persistentVolumeReclaimPolicy").forbidden("may not be 'recycle' for a hostPath mount of '/'"));
+        causes.push(
+            spec.at("persistentVolumeReclaimPolicy").forbidden("may not be 'recycle' for a hostPath mount of '/'"),
+        );
     }
     if !spec.at("storageClassName").is_empty() {
         spec.at("storageClassName").must_be_a_subdomain(causes);
@@ -177,11 +185,14 @@ pub(super) fn check_quota_change(now: &Field<'_, '_>, before: &Field<'_, '_>, ca
 /// The source of a volume is immutable.
 pub(super) fn check_volume_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut FieldErrors) {
     let sources = |spec: &Field<'_, '_>| -> Vec<(String, Value)> {
-        let members = spec.value.as_object().into_iter().flatten().filter(|(name, _)| !NOT_SOURCES.contains(&name.as_str()));
+        let members =
+            spec.value.as_object().into_iter().flatten().filter(|(name, _)| !NOT_SOURCES.contains(&name.as_str()));
         members.map(|(name, value)| (name.clone(), value.clone())).collect()
     };
     if sources(now) != sources(before) {
-        causes.push(now.at("persistentvolumesource").forbidden("spec.persistentvolumesource is immutable after creation"));
+        causes.push(
+            now.at("persistentvolumesource").forbidden("spec.persistentvolumesource is immutable after creation"),
+        );
     }
     // The real server omits `spec` in the path of this field.
     Field::named(now.at("volumeMode").value, "volumeMode").must_stay(&before.at("volumeMode"), causes);

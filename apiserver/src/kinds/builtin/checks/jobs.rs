@@ -18,7 +18,8 @@ pub(super) fn check(job: &Field<'_, '_>, causes: &mut FieldErrors) {
     let spec = job.at("spec");
     generated_selector(job, causes);
     selected(&spec, causes);
-    let (name, completions) = (job.value["metadata"]["name"].as_str().unwrap_or_default(), spec.at("completions").number());
+    let (name, completions) =
+        (job.value["metadata"]["name"].as_str().unwrap_or_default(), spec.at("completions").number());
     let last = format!("{name}-{}", completions - 1);
     if is_indexed(&spec) && completions > 0 && name_mistake(NameRule::Label, &last, false).is_some() {
         causes.push(job.at("metadata").at("name").invalid("will not able to create pod with invalid DNS label"));
@@ -92,10 +93,9 @@ fn specification(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     completion(spec, causes);
     let manager = spec.at("managedBy");
     if manager.is_set() {
-        let is_prefixed = manager
-            .text()
-            .split_once('/')
-            .is_some_and(|(domain, path)| !path.is_empty() && name_mistake(NameRule::Subdomain, domain, false).is_none());
+        let is_prefixed = manager.text().split_once('/').is_some_and(|(domain, path)| {
+            !path.is_empty() && name_mistake(NameRule::Subdomain, domain, false).is_none()
+        });
         if !is_prefixed {
             causes.push(manager.invalid("must be a domain-prefixed path (such as \"acme.io/foo\")"));
         }
@@ -114,12 +114,15 @@ fn specification(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     let has_policy = spec.at("podFailurePolicy").is_set();
     replacement.may_be_one_of(if has_policy { &["Failed"] } else { &["Failed", "TerminatingOrFailed"] }, causes);
     pod_spec::template(&spec.at("template"), iter::empty(), causes);
-    let (template, policy) = (spec.at("template"), spec.value["template"]["spec"]["restartPolicy"].as_str().unwrap_or_default());
+    let (template, policy) =
+        (spec.at("template"), spec.value["template"]["spec"]["restartPolicy"].as_str().unwrap_or_default());
     let pod = template.at("spec");
     let place = pod.at("restartPolicy");
     match policy {
         "" | "Always" => causes.push(place.required("valid values: \"OnFailure\", \"Never\"")),
-        "OnFailure" if has_policy => causes.push(place.invalid("only \"Never\" is supported when podFailurePolicy is specified")),
+        "OnFailure" if has_policy => {
+            causes.push(place.invalid("only \"Never\" is supported when podFailurePolicy is specified"));
+        }
         "Never" | "OnFailure" => {}
         _ => causes.push(place.not_supported(&["OnFailure", "Never"])),
     }
@@ -138,7 +141,8 @@ fn completion(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
                 causes.push(completions.required("when completion mode is Indexed"));
             }
             if parallelism.number() > MAX_PARALLEL {
-                causes.push(parallelism.invalid("must be less than or equal to 100000 when completion mode is Indexed"));
+                causes
+                    .push(parallelism.invalid("must be less than or equal to 100000 when completion mode is Indexed"));
             }
             if completions.is_set() && failed.number() > completions.number() {
                 causes.push(failed.invalid("must be less than or equal to completions"));
@@ -233,10 +237,16 @@ fn success_policy(policy: &Field<'_, '_>, completions: i64, causes: &mut FieldEr
         }
         count.must_not_be_negative(causes);
         if count.number() > completions {
-            causes.push(count.invalid(format!("must be less than or equal to {completions} (the number of specified completions)")));
+            causes.push(
+                count.invalid(format!(
+                    "must be less than or equal to {completions} (the number of specified completions)"
+                )),
+            );
         }
         if indexes.is_set() && count.number() > chosen.unwrap_or_default() {
-            causes.push(count.invalid("must be less than or equal to the number of indexes in the specified succeededIndexes field"));
+            causes.push(count.invalid(
+                "must be less than or equal to the number of indexes in the specified succeededIndexes field",
+            ));
         }
     }
 }
@@ -269,7 +279,8 @@ pub(super) fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: 
     } else if completions.value != before.at("completions").value && completions.value != now.at("parallelism").value {
         causes.push(completions.invalid("can only be modified in tandem with spec.parallelism"));
     }
-    for name in ["selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"] {
+    for name in ["selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"]
+    {
         now.at(name).must_stay(&before.at(name), causes);
     }
     let (template, old) = (now.at("template"), before.at("template"));
@@ -281,7 +292,8 @@ pub(super) fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: 
     }
 }
 
-/// Returns the old template with the scheduling fields and resources of the new one, which may change while a job is suspended.
+/// Returns the old template with the scheduling fields and resources of the new one, which may change while a job is
+/// suspended.
 fn with_free_parts(old: &Value, new: &Value) -> Value {
     let mut kept = old.clone();
     for name in ["nodeSelector", "tolerations", "schedulingGates"] {
@@ -314,7 +326,11 @@ fn with_free_parts(old: &Value, new: &Value) -> Value {
 }
 
 fn is_condition(status: &Field<'_, '_>, kind: &str) -> bool {
-    status.value["conditions"].as_array().into_iter().flatten().any(|one| one["type"] == kind && one["status"] == "True")
+    status.value["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .any(|one| one["type"] == kind && one["status"] == "True")
 }
 
 /// Checks the status of a job.
@@ -327,8 +343,12 @@ pub(super) fn check_status(job: &Field<'_, '_>, before: &Field<'_, '_>, causes: 
     let had = |kind: &str| is_condition(&old, kind);
     let conditions = status.at("conditions");
     let (completed_at, started_at) = (status.at("completionTime"), status.at("startTime"));
-    let together =
-        [("Complete", "Failed"), ("Complete", "FailureTarget"), ("SuccessCriteriaMet", "Failed"), ("SuccessCriteriaMet", "FailureTarget")];
+    let together = [
+        ("Complete", "Failed"),
+        ("Complete", "FailureTarget"),
+        ("SuccessCriteriaMet", "Failed"),
+        ("SuccessCriteriaMet", "FailureTarget"),
+    ];
     for (one, other) in together.into_iter().filter(|(one, other)| has(one) && has(other)) {
         causes.push(conditions.invalid(format!("cannot set {one}=True and {other}=true conditions")));
     }
@@ -346,7 +366,9 @@ pub(super) fn check_status(job: &Field<'_, '_>, before: &Field<'_, '_>, causes: 
         causes.push(conditions.invalid("cannot set Failed=True condition without the FailureTarget=true condition"));
     }
     if has("Complete") && !has("SuccessCriteriaMet") {
-        causes.push(conditions.invalid("cannot set Complete=True condition without the SuccessCriteriaMet=true condition"));
+        causes.push(
+            conditions.invalid("cannot set Complete=True condition without the SuccessCriteriaMet=true condition"),
+        );
     }
     if has("Complete") || has("Failed") {
         for number in ["active", "terminating"] {
@@ -361,7 +383,9 @@ pub(super) fn check_status(job: &Field<'_, '_>, before: &Field<'_, '_>, causes: 
     if status.at("ready").is_set() && status.at("ready").number() > status.at("active").number() {
         causes.push(status.at("ready").invalid("cannot set more ready pods than active"));
     }
-    for kind in ["Failed", "Complete", "FailureTarget", "SuccessCriteriaMet"].into_iter().filter(|kind| had(kind) && !has(kind)) {
+    for kind in
+        ["Failed", "Complete", "FailureTarget", "SuccessCriteriaMet"].into_iter().filter(|kind| had(kind) && !has(kind))
+    {
         causes.push(conditions.invalid(format!("cannot disable the terminal {kind}=True condition")));
     }
     for number in ["failed", "succeeded"] {
@@ -385,7 +409,8 @@ pub(super) fn check_cron(job: &Field<'_, '_>, old: Option<&Field<'_, '_>>, cause
     let schedule = spec.at("schedule");
     if schedule.must_be_filled(causes) {
         let has_zone = schedule.text().contains("TZ");
-        let had_zone = old.is_some_and(|old| old.value["spec"]["schedule"].as_str().is_some_and(|text| text.contains("TZ")));
+        let had_zone =
+            old.is_some_and(|old| old.value["spec"]["schedule"].as_str().is_some_and(|text| text.contains("TZ")));
         if let Err(why) = super::schedule::check(schedule.text()) {
             causes.push(schedule.invalid(why));
         }
@@ -419,14 +444,19 @@ pub(super) fn check_cron(job: &Field<'_, '_>, old: Option<&Field<'_, '_>>, cause
 fn time_zone(zone: &Field<'_, '_>, causes: &mut FieldErrors) {
     let is_part = |part: &str| {
         let is_known = |c: char| c.is_ascii_alphanumeric() || ".-_+".contains(c);
-        (1..=14).contains(&part.len()) && part != "." && part != ".." && !part.starts_with('-') && part.chars().all(is_known)
+        (1..=14).contains(&part.len())
+            && part != "."
+            && part != ".."
+            && !part.starts_with('-')
+            && part.chars().all(is_known)
     };
     if !zone.text().split('/').all(is_part) {
         causes.push(zone.invalid("unknown time zone"));
         return;
     }
     if zone.text().eq_ignore_ascii_case("local") {
-        causes.push(zone.invalid("timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"));
+        causes
+            .push(zone.invalid("timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"));
     } else if TimeZone::get(zone.text()).is_err() {
         causes.push(zone.invalid(format!("unknown time zone {}", zone.text())));
     }

@@ -21,7 +21,9 @@ pub(super) fn selector(field: &Field<'_, '_>, causes: &mut FieldErrors) {
     for expression in field.at("matchExpressions").items() {
         let values = expression.at("values");
         match expression.at("operator").text() {
-            "In" | "NotIn" if values.is_empty() => causes.push(values.required("must be specified when `operator` is 'In' or 'NotIn'")),
+            "In" | "NotIn" if values.is_empty() => {
+                causes.push(values.required("must be specified when `operator` is 'In' or 'NotIn'"));
+            }
             "Exists" | "DoesNotExist" if !values.is_empty() => {
                 causes.push(values.forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
             }
@@ -45,11 +47,13 @@ pub(super) fn meaning(field: &Field<'_, '_>) -> Option<LabelSelector> {
         }
     };
     let expressions = field.value["matchExpressions"].as_array();
-    expressions.into_iter().flatten().all(is_sound).then(|| LabelSelector::of_object(field.value)).flatten().filter(|_| {
-        let mut mistakes = Vec::new();
-        selector(field, &mut mistakes);
-        mistakes.is_empty()
-    })
+    expressions.into_iter().flatten().all(is_sound).then(|| LabelSelector::of_object(field.value)).flatten().filter(
+        |_| {
+            let mut mistakes = Vec::new();
+            selector(field, &mut mistakes);
+            mistakes.is_empty()
+        },
+    )
 }
 
 /// Returns the labels of a template.

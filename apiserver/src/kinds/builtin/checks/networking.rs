@@ -70,7 +70,10 @@ fn ingress_path(path: &Field<'_, '_>, causes: &mut FieldErrors) {
         "Exact" | "Prefix" => {
             if !text.text().starts_with('/') {
                 causes.push(text.invalid("must be an absolute path"));
-            } else if REFUSED.iter().any(|part| text.text().contains(part)) || text.text().ends_with("/..") || text.text().ends_with("/.") {
+            } else if REFUSED.iter().any(|part| text.text().contains(part))
+                || text.text().ends_with("/..")
+                || text.text().ends_with("/.")
+            {
                 causes.push(text.invalid("must not contain '//', '/./', '/../', '%2f' or '%2F'"));
             }
         }
@@ -190,7 +193,9 @@ fn is_inside(part: &str, whole: &str) -> bool {
         };
         Some((bits, length.parse().ok()?, width))
     };
-    let (Some((part, inner, width)), Some((whole, outer, other_width))) = (parse(part), parse(whole)) else { return false };
+    let (Some((part, inner, width)), Some((whole, outer, other_width))) = (parse(part), parse(whole)) else {
+        return false;
+    };
     let prefix = |bits: u128| if outer == 0 { 0 } else { bits >> (width - outer) };
     width == other_width && inner > outer && prefix(part) == prefix(whole)
 }
@@ -270,7 +275,9 @@ fn slice_address(list: &Field<'_, '_>, one: &Field<'_, '_>, family: &str, causes
     match (family, one.text().parse::<IpAddr>()) {
         ("FQDN", _) => one.must_be_a_subdomain(causes),
         ("IPv4" | "IPv6", Err(_)) => address(one, causes),
-        ("IPv4", Ok(IpAddr::V6(_))) | ("IPv6", Ok(IpAddr::V4(_))) => causes.push(list.invalid(format!("must be {family} addresses"))),
+        ("IPv4", Ok(IpAddr::V6(_))) | ("IPv6", Ok(IpAddr::V4(_))) => {
+            causes.push(list.invalid(format!("must be {family} addresses")));
+        }
         ("IPv4" | "IPv6", Ok(_)) => external_address(one, causes),
         _ => {}
     }
@@ -280,8 +287,13 @@ fn slice_address(list: &Field<'_, '_>, one: &Field<'_, '_>, family: &str, causes
 pub(super) fn warnings(object: &Value, is_new: bool) -> Vec<String> {
     let mut warnings = Vec::new();
     let has_class = object["spec"]["ingressClassName"].is_string();
-    if object["kind"] == "Ingress" && is_new && !has_class && object["metadata"]["annotations"]["kubernetes.io/ingress.class"].is_string() {
-        let text = "annotation \"kubernetes.io/ingress.class\" is deprecated, please use 'spec.ingressClassName' instead";
+    if object["kind"] == "Ingress"
+        && is_new
+        && !has_class
+        && object["metadata"]["annotations"]["kubernetes.io/ingress.class"].is_string()
+    {
+        let text =
+            "annotation \"kubernetes.io/ingress.class\" is deprecated, please use 'spec.ingressClassName' instead";
         warnings.push(text.to_owned());
     }
     if object["addressType"] == "FQDN" {

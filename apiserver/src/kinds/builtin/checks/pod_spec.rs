@@ -82,7 +82,9 @@ fn security(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
         let name = setting.at("name");
         if name.must_be_filled(causes) {
             if !is_setting(name.text()) {
-                causes.push(name.invalid("must have at most 253 characters, in segments of lower case between dots or slashes"));
+                causes.push(
+                    name.invalid("must have at most 253 characters, in segments of lower case between dots or slashes"),
+                );
             } else if names.contains(name.text()) {
                 causes.push(name.duplicate());
             }
@@ -113,7 +115,9 @@ fn host_network(container: &Field<'_, '_>, causes: &mut FieldErrors) {
 fn is_setting(name: &str) -> bool {
     let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let is_segment = |segment: &str| {
-        segment.starts_with(is_inner) && segment.ends_with(is_inner) && segment.chars().all(|c| is_inner(c) || c == '-' || c == '_')
+        segment.starts_with(is_inner)
+            && segment.ends_with(is_inner)
+            && segment.chars().all(|c| is_inner(c) || c == '-' || c == '_')
     };
     name.len() <= 253 && name.split(['.', '/']).all(is_segment)
 }

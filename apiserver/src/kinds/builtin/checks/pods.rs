@@ -22,7 +22,11 @@ pub(crate) fn check(pod: &Field<'_, '_>, causes: &mut FieldErrors) {
     for volume in spec.at("volumes").items().filter(|_| !has_account) {
         for source in volume.at("projected").at("sources").items() {
             if source.at("serviceAccountToken").is_set() {
-                causes.push(source.at("serviceAccountToken").forbidden("must not be specified when serviceAccountName is not set"));
+                causes.push(
+                    source
+                        .at("serviceAccountToken")
+                        .forbidden("must not be specified when serviceAccountName is not set"),
+                );
             }
         }
     }
@@ -106,7 +110,9 @@ fn rest(now: &Value, before: &Value) -> Value {
     if is_gated {
         free.push("nodeSelector");
     }
-    if before["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) && now["terminationGracePeriodSeconds"] == 1 {
+    if before["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0)
+        && now["terminationGracePeriodSeconds"] == 1
+    {
         free.push("terminationGracePeriodSeconds");
     }
     let Some(members) = rest.as_object_mut() else { return rest };
@@ -117,7 +123,8 @@ fn rest(now: &Value, before: &Value) -> Value {
         }
     }
     for list in ["containers", "initContainers"] {
-        if before.get(list).is_none() && members.get(list).is_some_and(|list| list.as_array().is_none_or(Vec::is_empty)) {
+        if before.get(list).is_none() && members.get(list).is_some_and(|list| list.as_array().is_none_or(Vec::is_empty))
+        {
             members.remove(list);
         }
     }
@@ -151,7 +158,8 @@ pub(crate) fn check_ephemeral_change(now: &Field<'_, '_>, before: &Field<'_, '_>
     let list = now.at("ephemeralContainers");
     for old in before.at("ephemeralContainers").list() {
         if !list.list().contains(old) {
-            let text = format!("existing ephemeral containers {} may neither be changed nor removed", json!(old["name"]));
+            let text =
+                format!("existing ephemeral containers {} may neither be changed nor removed", json!(old["name"]));
             causes.push(list.forbidden(text));
         }
     }

@@ -12,7 +12,8 @@ pub(super) fn all(container: &Field<'_, '_>, grace: Option<i64>, causes: &mut Fi
             continue;
         }
         action(&probe, &["exec", "httpGet", "tcpSocket", "grpc"], grace, causes);
-        for number in ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"] {
+        for number in ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"]
+        {
             probe.at(number).must_not_be_negative(causes);
         }
         let own_grace = probe.at("terminationGracePeriodSeconds");

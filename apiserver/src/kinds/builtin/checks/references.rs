@@ -47,21 +47,31 @@ pub(super) fn field_reference(reference: &Field<'_, '_>, fields: &[&str], causes
 
 /// Checks a reference to a resource of a container.
 pub(super) fn resource_reference(reference: &Field<'_, '_>, is_in_volume: bool, causes: &mut FieldErrors) {
-    const RESOURCES: &[&str] =
-        &["limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory"];
+    const RESOURCES: &[&str] = &[
+        "limits.cpu",
+        "limits.ephemeral-storage",
+        "limits.memory",
+        "requests.cpu",
+        "requests.ephemeral-storage",
+        "requests.memory",
+    ];
     let resource = reference.at("resource");
     if is_in_volume && reference.at("containerName").is_empty() {
         causes.push(reference.at("containerName").required(""));
     } else if resource.must_be_filled(causes) {
-        let is_huge = ["requests.hugepages-", "limits.hugepages-"].iter().any(|prefix| resource.text().starts_with(prefix));
+        let is_huge =
+            ["requests.hugepages-", "limits.hugepages-"].iter().any(|prefix| resource.text().starts_with(prefix));
         if !is_huge {
             resource.must_be_supported(RESOURCES, causes);
         }
     }
     let divisor = reference.at("divisor").text();
     let is_cpu = matches!(resource.text(), "limits.cpu" | "requests.cpu");
-    let allowed: &[&str] =
-        if is_cpu { &["1m", "1"] } else { &["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"] };
+    let allowed: &[&str] = if is_cpu {
+        &["1m", "1"]
+    } else {
+        &["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"]
+    };
     if !(matches!(divisor, "" | "0") || allowed.contains(&divisor)) {
         causes.push(reference.at("divisor").invalid("the divisor is not supported with the resource"));
     }

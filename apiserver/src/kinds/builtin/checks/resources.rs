@@ -39,13 +39,20 @@ pub(super) fn check(resources: &Field<'_, '_>, causes: &mut FieldErrors) {
         let is_overcommitted = is_native(name) && !is_huge(name);
         match (number(&amount), limit.is_set().then(|| number(&limit))) {
             (Some(asked), Some(Some(most))) if asked > most || (asked < most && !is_overcommitted) => {
-                causes.push(requests.with(amount.value).invalid(format!("must be less than or equal to {name} limit of {}", limit.text())));
+                causes.push(
+                    requests
+                        .with(amount.value)
+                        .invalid(format!("must be less than or equal to {name} limit of {}", limit.text())),
+                );
             }
-            (_, None) if !is_overcommitted => causes.push(limits.required("Limit must be set for non overcommitable resources")),
+            (_, None) if !is_overcommitted => {
+                causes.push(limits.required("Limit must be set for non overcommitable resources"));
+            }
             _ => {}
         }
     }
-    let has = |is_such: &dyn Fn(&str) -> bool| limits.entries().chain(requests.entries()).any(|(name, _)| is_such(name));
+    let has =
+        |is_such: &dyn Fn(&str) -> bool| limits.entries().chain(requests.entries()).any(|(name, _)| is_such(name));
     if has(&is_huge) && !has(&|name| matches!(name, "cpu" | "memory")) {
         causes.push(resources.forbidden("HugePages require cpu or memory"));
     }
@@ -57,7 +64,8 @@ pub(super) fn amount_of(name: &str, amount: &Field<'_, '_>, causes: &mut FieldEr
     if number < 0.0 {
         causes.push(amount.invalid("must be greater than or equal to 0"));
     }
-    let is_counted = is_extended(name) || ["pods", "services", "resourcequotas", "secrets", "configmaps"].contains(&name);
+    let is_counted =
+        is_extended(name) || ["pods", "services", "resourcequotas", "secrets", "configmaps"].contains(&name);
     if is_counted && number.fract() != 0.0 {
         causes.push(amount.invalid("must be an integer"));
     }

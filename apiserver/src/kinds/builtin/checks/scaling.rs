@@ -64,7 +64,9 @@ fn metrics(list: &Field<'_, '_>, is_down_to_zero: bool, causes: &mut FieldErrors
     }
     let has_outer = list.list().iter().any(|metric| metric["type"] == "Object" || metric["type"] == "External");
     if is_down_to_zero && !has_outer {
-        causes.push(list.forbidden("must specify at least one Object or External metric to support scaling to zero replicas"));
+        causes.push(
+            list.forbidden("must specify at least one Object or External metric to support scaling to zero replicas"),
+        );
     }
 }
 
@@ -99,7 +101,9 @@ fn metric(metric: &Field<'_, '_>, causes: &mut FieldErrors) {
 fn source(name: &str, source: &Field<'_, '_>, causes: &mut FieldErrors) {
     match name {
         "object" => reference(&source.at("describedObject"), true, causes),
-        "resource" if source.at("name").is_empty() => causes.push(source.at("name").required("must specify a resource name")),
+        "resource" if source.at("name").is_empty() => {
+            causes.push(source.at("name").required("must specify a resource name"));
+        }
         "containerResource" => container_resource(source, causes),
         _ => {}
     }
@@ -125,7 +129,9 @@ fn source(name: &str, source: &Field<'_, '_>, causes: &mut FieldErrors) {
         "pods" if !average.is_set() => causes.push(average.required("must specify a positive target averageValue")),
         "resource" | "containerResource" => match (share.is_set(), average.is_set()) {
             (false, false) => causes.push(share.required("must set either a target raw value or a target utilization")),
-            (true, true) => causes.push(average.forbidden("may not set both a target raw value and a target utilization")),
+            (true, true) => {
+                causes.push(average.forbidden("may not set both a target raw value and a target utilization"));
+            }
             _ => {}
         },
         _ => {}

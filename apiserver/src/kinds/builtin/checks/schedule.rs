@@ -42,7 +42,10 @@ fn is_duration(text: &str) -> bool {
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
         let (number, tail) = rest.split_at(digits);
-        let unit = ["ns", "us", "µs", "ms", "s", "m", "h"].iter().filter(|unit| tail.starts_with(**unit)).max_by_key(|unit| unit.len());
+        let unit = ["ns", "us", "µs", "ms", "s", "m", "h"]
+            .iter()
+            .filter(|unit| tail.starts_with(**unit))
+            .max_by_key(|unit| unit.len());
         let (true, Some(unit)) = (number.parse::<f64>().is_ok(), unit) else { return false };
         rest = &tail[unit.len()..];
     }
@@ -98,13 +101,27 @@ mod tests {
 
     #[test]
     fn schedules_are_read_field_by_field() {
-        for right in ["* * * * *", "*/5 1-3 1,15 * mon-FRI", "0 0 ? jan-mar *", "@daily", "@every 1h30m", "TZ=UTC 5/10 * * * *"] {
+        for right in
+            ["* * * * *", "*/5 1-3 1,15 * mon-FRI", "0 0 ? jan-mar *", "@daily", "@every 1h30m", "TZ=UTC 5/10 * * * *"]
+        {
             assert_eq!(check(right), Ok(()), "{right}");
         }
-        for wrong in ["", "* * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 7", "5-1 * * * *", "*/0 * * * *"] {
+        for wrong in [
+            "",
+            "* * * *",
+            "60 * * * *",
+            "* 24 * * *",
+            "* * 0 * *",
+            "* * * 13 *",
+            "* * * * 7",
+            "5-1 * * * *",
+            "*/0 * * * *",
+        ] {
             assert!(check(wrong).is_err(), "{wrong}");
         }
-        for wrong in ["1-2-3 * * * *", "1/2/3 * * * *", "x * * * *", "@nonsense", "@every", "@every x", "TZ=UTC", "*/x * * * *"] {
+        for wrong in
+            ["1-2-3 * * * *", "1/2/3 * * * *", "x * * * *", "@nonsense", "@every", "@every x", "TZ=UTC", "*/x * * * *"]
+        {
             assert!(check(wrong).is_err(), "{wrong}");
         }
     }

@@ -32,7 +32,9 @@ pub(super) fn tolerations(list: &Field<'_, '_>, causes: &mut FieldErrors) {
             causes.push(effect.invalid("effect must be 'NoExecute' when `tolerationSeconds` is set"));
         }
         match operator.text() {
-            "" | "Equal" => causes.extend(label_value_mistake(value.text()).map(|why| operator.with(value.value).invalid(why))),
+            "" | "Equal" => {
+                causes.extend(label_value_mistake(value.text()).map(|why| operator.with(value.value).invalid(why)));
+            }
             "Exists" if value.is_empty() => {}
             "Exists" => causes.push(operator.invalid("value must be empty when `operator` is 'Exists'")),
             _ => causes.push(operator.not_supported(&["Equal", "Exists"])),
@@ -68,7 +70,9 @@ fn node_term(term: &Field<'_, '_>, are_values_checked: bool, causes: &mut FieldE
     for expression in term.at("matchExpressions").items() {
         let values = expression.at("values");
         match expression.at("operator").text() {
-            "In" | "NotIn" if values.is_empty() => causes.push(values.required("must be specified when `operator` is 'In' or 'NotIn'")),
+            "In" | "NotIn" if values.is_empty() => {
+                causes.push(values.required("must be specified when `operator` is 'In' or 'NotIn'"));
+            }
             "Exists" | "DoesNotExist" if !values.is_empty() => {
                 causes.push(values.forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
             }
@@ -88,7 +92,9 @@ fn node_term(term: &Field<'_, '_>, are_values_checked: bool, causes: &mut FieldE
         if !matches!(field.at("operator").text(), "In" | "NotIn") {
             causes.push(field.at("operator").invalid("not a valid selector operator"));
         } else if values.list().len() != 1 {
-            causes.push(values.required("must be only one value when `operator` is 'In' or 'NotIn' for node field selector"));
+            causes.push(
+                values.required("must be only one value when `operator` is 'In' or 'NotIn' for node field selector"),
+            );
         }
         if field.at("key").text() == "metadata.name" {
             for value in values.items() {
@@ -136,7 +142,9 @@ fn spread(list: &Field<'_, '_>, causes: &mut FieldErrors) {
         }
         key.must_be_filled(causes);
         action.must_be_supported(&["DoNotSchedule", "ScheduleAnyway"], causes);
-        let is_same = |other: &serde_json::Value| other["topologyKey"] == *key.value && other["whenUnsatisfiable"] == *action.value;
+        let is_same = |other: &serde_json::Value| {
+            other["topologyKey"] == *key.value && other["whenUnsatisfiable"] == *action.value
+        };
         if list.list()[index + 1..].iter().any(is_same) {
             causes.push(constraint.at("{topologyKey, whenUnsatisfiable}").duplicate());
         }

@@ -187,8 +187,11 @@ fn load_balancer(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
 
 /// Requires an address with a prefix length.
 pub(super) fn network(range: &Field<'_, '_>, causes: &mut FieldErrors) {
-    let parsed =
-        range.text().trim().split_once('/').and_then(|(ip, length)| Some((ip.parse::<IpAddr>().ok()?, length.parse::<u8>().ok()?)));
+    let parsed = range
+        .text()
+        .trim()
+        .split_once('/')
+        .and_then(|(ip, length)| Some((ip.parse::<IpAddr>().ok()?, length.parse::<u8>().ok()?)));
     let is_right = parsed.is_some_and(|(ip, length)| length <= if ip.is_ipv4() { 32 } else { 128 });
     if !is_right {
         causes.push(range.invalid("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"));
@@ -197,7 +200,8 @@ pub(super) fn network(range: &Field<'_, '_>, causes: &mut FieldErrors) {
 
 fn traffic(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     let (kind, outer) = (spec.at("type").text(), spec.at("externalTrafficPolicy"));
-    let is_open = matches!(kind, "LoadBalancer" | "NodePort") || (kind == "ClusterIP" && !spec.at("externalIPs").is_empty());
+    let is_open =
+        matches!(kind, "LoadBalancer" | "NodePort") || (kind == "ClusterIP" && !spec.at("externalIPs").is_empty());
     if is_open {
         outer.must_be_one_of(&["Cluster", "Local"], causes);
     } else if !outer.is_empty() {
@@ -206,7 +210,9 @@ fn traffic(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     let health = spec.at("healthCheckNodePort");
     let needs_health = kind == "LoadBalancer" && outer.text() == "Local";
     if !needs_health && health.number() != 0 {
-        causes.push(health.invalid("may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"));
+        causes.push(
+            health.invalid("may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"),
+        );
     }
     spec.at("internalTrafficPolicy").may_be_one_of(&["Cluster", "Local"], causes);
     spec.at("trafficDistribution").may_be_one_of(&["PreferClose", "PreferSameNode", "PreferSameZone"], causes);
@@ -215,7 +221,9 @@ fn traffic(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
 /// Checks the changes of a service.
 pub(super) fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut FieldErrors) {
     let kind = |spec: &Field<'_, '_>| spec.at("type").text().to_owned();
-    if kind(now) == "LoadBalancer" && kind(before) == "LoadBalancer" && now.value["loadBalancerClass"] != before.value["loadBalancerClass"]
+    if kind(now) == "LoadBalancer"
+        && kind(before) == "LoadBalancer"
+        && now.value["loadBalancerClass"] != before.value["loadBalancerClass"]
     {
         causes.push(now.at("loadBalancerClass").invalid("may not change once set"));
     }

@@ -88,9 +88,9 @@ pub(super) fn check_claim_change(now: &Field<'_, '_>, before: &Field<'_, '_>, ca
         }
     }
     if kept != *old.value {
-        causes.push(
-            spec.forbidden("spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"),
-        );
+        causes.push(spec.forbidden(
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
+        ));
     }
     let size = |holder: &Value| number(&Field::root(&holder["storage"])).unwrap_or_default();
     let (asked, had) = (size(&spec.value["resources"]["requests"]), size(&old.value["resources"]["requests"]));

@@ -37,7 +37,8 @@ impl<'a> Volumes<'a> {
 
     /// Adds implicit volumes: those of the claims of stateful sets.
     pub(super) fn with(mut self, names: impl Iterator<Item = &'a str>) -> Self {
-        static CLAIM: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| serde_json::json!({"persistentVolumeClaim": {}}));
+        static CLAIM: std::sync::LazyLock<Value> =
+            std::sync::LazyLock::new(|| serde_json::json!({"persistentVolumeClaim": {}}));
         self.0.extend(names.map(|name| (name, &*CLAIM)));
         self
     }
@@ -45,7 +46,9 @@ impl<'a> Volumes<'a> {
     /// Checks the volume mounts and volume devices of a container.
     pub(super) fn check_mounts(&self, container: &Field<'_, '_>, causes: &mut FieldErrors) {
         let (mounts, devices) = (container.at("volumeMounts"), container.at("volumeDevices"));
-        let has = |list: &Field<'_, '_>, key: &str, value: &Value| list.list().iter().any(|one| one[key] == *value && !value.is_null());
+        let has = |list: &Field<'_, '_>, key: &str, value: &Value| {
+            list.list().iter().any(|one| one[key] == *value && !value.is_null())
+        };
         let mut paths = BTreeSet::new();
         for mount in mounts.items() {
             let (name, path) = (mount.at("name"), mount.at("mountPath"));
@@ -75,7 +78,9 @@ impl<'a> Volumes<'a> {
             match self.0.get(name.text()) {
                 None => causes.push(name.not_found()),
                 Some(volume) if volume["persistentVolumeClaim"].is_null() && volume["ephemeral"].is_null() => {
-                    causes.push(name.invalid("can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"));
+                    causes.push(name.invalid(
+                        "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode",
+                    ));
                 }
                 Some(_) => {}
             }
@@ -105,7 +110,8 @@ fn mount_options(mounts: &Field<'_, '_>, mount: &Field<'_, '_>, container: &Fiel
     }
     descending_path(&mounts.at("subPathExpr"), &expression, causes);
     let propagation = mount.at("mountPropagation");
-    let (place, is_privileged) = (mounts.at("mountPropagation"), container.at("securityContext").at("privileged").is_true());
+    let (place, is_privileged) =
+        (mounts.at("mountPropagation"), container.at("securityContext").at("privileged").is_true());
     place.with(propagation.value).may_be_one_of(&["Bidirectional", "HostToContainer", "None"], causes);
     if propagation.text() == "Bidirectional" && !is_privileged {
         causes.push(place.forbidden("Bidirectional mount propagation is available only to privileged containers"));
@@ -223,7 +229,8 @@ pub(super) fn nfs(source: &Field<'_, '_>, causes: &mut FieldErrors) {
 
 /// Checks a host path.
 pub(super) fn host_path(source: &Field<'_, '_>, causes: &mut FieldErrors) {
-    const TYPES: &[&str] = &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
+    const TYPES: &[&str] =
+        &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
     if source.at("path").must_be_filled(causes) {
         no_steps_back(&source.at("path"), causes);
     }
@@ -269,7 +276,8 @@ fn downward(source: &Field<'_, '_>, causes: &mut FieldErrors) {
 
 /// The real server reports the error for the source, not for the file in it.
 fn downward_files(source: &Field<'_, '_>, causes: &mut FieldErrors) {
-    const FIELDS: &[&str] = &["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
+    const FIELDS: &[&str] =
+        &["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
     for item in source.at("items").list() {
         let file = source.with(item);
         file_path(&file.at("path"), causes);
@@ -290,7 +298,8 @@ fn downward_files(source: &Field<'_, '_>, causes: &mut FieldErrors) {
 fn projected(source: &Field<'_, '_>, causes: &mut FieldErrors) {
     mode(&source.at("defaultMode"), causes);
     for part in source.at("sources").items() {
-        let kinds = ["secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"];
+        let kinds =
+            ["secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"];
         let mut given = kinds.iter().filter(|kind| part.at(kind).is_set());
         let Some(first) = given.next() else {
             causes.push(part.required(""));

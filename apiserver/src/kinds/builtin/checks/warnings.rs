@@ -11,7 +11,10 @@ pub(super) fn of_pods(holder: &Field<'_, '_>) -> Vec<String> {
     let mut warnings = Vec::new();
     for constraint in spec.at("topologySpreadConstraints").items() {
         if !constraint.at("labelSelector").is_set() {
-            warnings.push(format!("{}: a null labelSelector results in matching no pod", constraint.at("labelSelector").path()));
+            warnings.push(format!(
+                "{}: a null labelSelector results in matching no pod",
+                constraint.at("labelSelector").path()
+            ));
         }
     }
     repeated(&spec.at("hostAliases"), "ip", &mut warnings);
@@ -39,7 +42,9 @@ pub(super) fn of_name(name: &str, use_of_it: &str) -> Option<String> {
     if name.contains('.') {
         mistakes.push("must not contain dots");
     }
-    let text = format!("metadata.name: this is used in {use_of_it}, which can result in surprising behavior; a DNS label is recommended");
+    let text = format!(
+        "metadata.name: this is used in {use_of_it}, which can result in surprising behavior; a DNS label is recommended"
+    );
     (!mistakes.is_empty()).then(|| format!("{text}: [{}]", mistakes.join(" ")))
 }
 
@@ -62,7 +67,8 @@ fn fractions(container: &Field<'_, '_>, warnings: &mut Vec<String>) {
             let amount = list.at(resource);
             if number(&amount).is_some_and(|number| number.fract() != 0.0) {
                 let place = format!("{}[{resource}]", list.path());
-                warnings.push(format!("{place}: fractional byte value {:?} is invalid, must be an integer", amount.text()));
+                warnings
+                    .push(format!("{place}: fractional byte value {:?} is invalid, must be an integer", amount.text()));
             }
         }
     }

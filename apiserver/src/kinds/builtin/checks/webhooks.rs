@@ -203,10 +203,12 @@ fn conditions(list: &Field<'_, '_>, causes: &mut FieldErrors) {
     }
 }
 
-/// Returns the warnings about the match conditions of a configuration, which are not evaluated without the feature `cel`.
+/// Returns the warnings about the match conditions of a configuration, which are not evaluated without the feature
+/// `cel`.
 #[cfg(not(feature = "cel"))]
 pub(super) fn warnings(configuration: &Field<'_, '_>) -> Vec<String> {
-    const TEXT: &str = "not evaluated, and the webhook is called in any case: this server was built without the feature cel";
+    const TEXT: &str =
+        "not evaluated, and the webhook is called in any case: this server was built without the feature cel";
     let mut warnings = Vec::new();
     for webhook in configuration.at("webhooks").items() {
         let conditions = webhook.at("matchConditions");

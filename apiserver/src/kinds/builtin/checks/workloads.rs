@@ -8,7 +8,8 @@ use super::field::{Field, FieldErrors};
 use super::{labels, pod_spec, storage};
 use crate::kinds::selector::LabelSelector;
 
-/// Checks the specification of a workload. Unchanged invalid values of an old one are accepted where the real server does so.
+/// Checks the specification of a workload. Unchanged invalid values of an old one are accepted where the real server
+/// does so.
 pub(super) fn check(kind: &str, spec: &Field<'_, '_>, old: Option<&Field<'_, '_>>, causes: &mut FieldErrors) {
     for number in ["replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
         // The history limit of a stateful set is not checked.
@@ -40,7 +41,9 @@ pub(super) fn check(kind: &str, spec: &Field<'_, '_>, old: Option<&Field<'_, '_>
         causes.push(pod.at("restartPolicy").not_supported(&["Always"]));
     }
     if pod.at("activeDeadlineSeconds").is_set() {
-        causes.push(pod.at("activeDeadlineSeconds").forbidden(format!("activeDeadlineSeconds in {kind} is not Supported")));
+        causes.push(
+            pod.at("activeDeadlineSeconds").forbidden(format!("activeDeadlineSeconds in {kind} is not Supported")),
+        );
     }
 }
 
@@ -51,7 +54,10 @@ fn selector(kind: &str, selector: &Field<'_, '_>, template: &Field<'_, '_>, caus
     let mismatch = || own.invalid("`selector` does not match template `labels`");
     if kind == "ReplicationController" {
         let is_matched = |(key, value): (&String, &Value)| own.value.get(key) == Some(value);
-        if selector.must_be_filled(causes) && template.is_set() && !selector.value.as_object().into_iter().flatten().all(is_matched) {
+        if selector.must_be_filled(causes)
+            && template.is_set()
+            && !selector.value.as_object().into_iter().flatten().all(is_matched)
+        {
             causes.push(mismatch());
         }
         return true;
@@ -135,7 +141,9 @@ fn stateful_set(spec: &Field<'_, '_>, old: Option<&Field<'_, '_>>, causes: &mut 
     let strategy = spec.at("updateStrategy");
     let rolling = strategy.at("rollingUpdate");
     match strategy.at("type").text() {
-        "OnDelete" if rolling.is_set() => causes.push(rolling.invalid("only allowed for updateStrategy 'RollingUpdate'")),
+        "OnDelete" if rolling.is_set() => {
+            causes.push(rolling.invalid("only allowed for updateStrategy 'RollingUpdate'"));
+        }
         "OnDelete" => {}
         "RollingUpdate" => {
             rolling.at("partition").must_not_be_negative(causes);
@@ -207,7 +215,12 @@ pub(super) fn check_set_change(now: &Field<'_, '_>, before: &Field<'_, '_>, caus
         members.map(|(name, value)| (name.clone(), value.clone())).collect()
     };
     if members(now) != members(before) {
-        causes.push(now.forbidden(format!("updates to statefulset spec for fields other than {} are forbidden", FREE.join(", "))));
+        causes.push(
+            now.forbidden(format!(
+                "updates to statefulset spec for fields other than {} are forbidden",
+                FREE.join(", ")
+            )),
+        );
     }
 }
 

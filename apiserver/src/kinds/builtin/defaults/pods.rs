@@ -32,7 +32,8 @@ fn tolerate(spec: &mut Value) {
     for state in ["not-ready", "unreachable"] {
         let key = format!("node.kubernetes.io/{state}");
         let is_about = |toleration: &Value| {
-            let (own, effect) = (toleration["key"].as_str().unwrap_or_default(), toleration["effect"].as_str().unwrap_or_default());
+            let (own, effect) =
+                (toleration["key"].as_str().unwrap_or_default(), toleration["effect"].as_str().unwrap_or_default());
             (own.is_empty() || own == key) && (effect.is_empty() || effect == "NoExecute")
         };
         if spec["tolerations"].as_array().into_iter().flatten().any(is_about) {
@@ -87,7 +88,10 @@ fn volume(volume: &mut Value) {
             put(source, "defaultMode", json!(FILE_MODE));
             items(source, "items").for_each(reference);
             for source in items(source, "sources") {
-                object_in(source, "downwardAPI").into_iter().flat_map(|source| items(source, "items")).for_each(reference);
+                object_in(source, "downwardAPI")
+                    .into_iter()
+                    .flat_map(|source| items(source, "items"))
+                    .for_each(reference);
                 if let Some(token) = object_in(source, "serviceAccountToken") {
                     put(token, "expirationSeconds", json!(3600));
                 }
@@ -97,7 +101,9 @@ fn volume(volume: &mut Value) {
     if let Some(host) = object_in(volume, "hostPath") {
         put(host, "type", json!(""));
     }
-    if let Some(template) = object_in(volume, "ephemeral").and_then(|ephemeral| object_in(ephemeral, "volumeClaimTemplate")) {
+    if let Some(template) =
+        object_in(volume, "ephemeral").and_then(|ephemeral| object_in(ephemeral, "volumeClaimTemplate"))
+    {
         put(&mut template["spec"], "volumeMode", json!("Filesystem"));
     }
 }
@@ -126,7 +132,10 @@ fn container(container: &mut Value) {
     items(container, "ports").for_each(tcp);
     items(container, "env").filter_map(|variable| object_in(variable, "valueFrom")).for_each(reference);
     for name in ["postStart", "preStop"] {
-        object_in(container, "lifecycle").and_then(|lifecycle| object_in(lifecycle, name)).into_iter().for_each(http_get);
+        object_in(container, "lifecycle")
+            .and_then(|lifecycle| object_in(lifecycle, name))
+            .into_iter()
+            .for_each(http_get);
     }
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
         if let Some(found) = container.get_mut(name).filter(|found| found.is_object()) {
@@ -145,7 +154,12 @@ fn pull_policy(image: &str) -> &'static str {
 fn probe(probe: &mut Value) {
     put_all(
         probe,
-        [("timeoutSeconds", json!(1)), ("periodSeconds", json!(10)), ("successThreshold", json!(1)), ("failureThreshold", json!(3))],
+        [
+            ("timeoutSeconds", json!(1)),
+            ("periodSeconds", json!(10)),
+            ("successThreshold", json!(1)),
+            ("failureThreshold", json!(3)),
+        ],
     );
     http_get(probe);
     if let Some(action) = object_in(probe, "grpc") {
@@ -170,7 +184,8 @@ fn request_limits(container: &mut Value) {
 /// Returns the quality-of-service class. Only CPU and memory count.
 fn quality(spec: &Value) -> &'static str {
     const COUNTED: [&str; 2] = ["cpu", "memory"];
-    let containers: Vec<&Value> = ["containers", "initContainers"].iter().filter_map(|list| spec[*list].as_array()).flatten().collect();
+    let containers: Vec<&Value> =
+        ["containers", "initContainers"].iter().filter_map(|list| spec[*list].as_array()).flatten().collect();
     let is_some = |amount: &Value| amount.as_str().is_some_and(|amount| amount != "0");
     let has_any = containers.iter().any(|one| {
         let lists = ["requests", "limits"].map(|list| &one["resources"][list]);

@@ -24,7 +24,10 @@ async fn sub_handlers_are_checked_as_handlers_are() {
     engine.finish_with(&body, &Returned { is_cancelled: true, ..again.clone() });
     engine.call(&body, "a", Some(Reason::Create), 0);
     engine.finish_with(&body, &again);
-    assert_eq!(engine.violations()[0], "`a/t#0` was called for ConfigMap default/x, though its end is stored on the object");
+    assert_eq!(
+        engine.violations()[0],
+        "`a/t#0` was called for ConfigMap default/x, though its end is stored on the object"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -39,7 +42,10 @@ async fn calls_at_the_same_time_and_twice_in_a_cycle_are_found() {
     engine.finish(&body);
     engine.finish(&body);
     engine.call(&body, "b", Some(Reason::Create), 0);
-    let expected = ["2 calls for ConfigMap default/x at the same time", "`b` was called twice for ConfigMap default/x in one cycle"];
+    let expected = [
+        "2 calls for ConfigMap default/x at the same time",
+        "`b` was called twice for ConfigMap default/x in one cycle",
+    ];
     assert_eq!(engine.violations(), expected);
 }
 
@@ -55,7 +61,8 @@ async fn calls_after_the_end_or_with_too_few_attempts_are_found() {
         engine.call(&body, "a", Some(Reason::Create), again);
         engine.violations()
     };
-    let told = |what: &str, number: u64| vec![format!("`a#{number}` was called for ConfigMap default/x, though {what}")];
+    let told =
+        |what: &str, number: u64| vec![format!("`a#{number}` was called for ConfigMap default/x, though {what}")];
     assert_eq!(violations(&[success()], 1).await, told("its end is stored on the object", 1));
     assert_eq!(violations(&[retry(), retry()], 1).await, told("2 attempts are stored on the object", 1));
     assert_eq!(violations(&[retry(), retry()], 2).await, NOTHING);
@@ -74,7 +81,10 @@ async fn calls_for_changes_that_are_handled_are_found() {
     engine.finish(&body);
     assert_eq!(engine.violations(), NOTHING, "neither is for the change");
     engine.call(&body, "a", Some(Reason::Create), 0);
-    assert_eq!(engine.violations(), ["`a#0` was called for ConfigMap default/x, though its change is stored as handled"]);
+    assert_eq!(
+        engine.violations(),
+        ["`a#0` was called for ConfigMap default/x, though its change is stored as handled"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,7 +121,10 @@ async fn resumptions_are_found_if_they_are_repeated_in_one_run() {
     resume(&engine);
     assert_eq!(engine.violations(), NOTHING);
     resume(&engine);
-    assert_eq!(engine.violations(), ["`resumed#0` was called for ConfigMap default/x, though it was already resumed in this run"]);
+    assert_eq!(
+        engine.violations(),
+        ["`resumed#0` was called for ConfigMap default/x, though it was already resumed in this run"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,7 +138,10 @@ async fn deletion_handlers_are_not_called_again_while_their_end_is_kept_in_memor
         engine.attempt(&body, "b", Reason::Delete, 0, &success());
         engine.end(&body, None);
     }
-    assert_eq!(engine.violations()[0], "`b#0` was called for ConfigMap default/x, though it has already completed in this run");
+    assert_eq!(
+        engine.violations()[0],
+        "`b#0` was called for ConfigMap default/x, though it has already completed in this run"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,7 +150,10 @@ async fn calls_for_a_change_that_was_handled_before_the_cycle_are_found() {
     engine.live().await;
     let body = engine.see();
     engine.call(&body, "a", Some(Reason::Update), 0);
-    assert_eq!(engine.violations(), ["`a#0` was called for ConfigMap default/x, though its change is stored as handled"]);
+    assert_eq!(
+        engine.violations(),
+        ["`a#0` was called for ConfigMap default/x, though its change is stored as handled"]
+    );
 }
 
 #[tokio::test(start_paused = true)]

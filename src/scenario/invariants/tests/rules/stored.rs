@@ -73,7 +73,10 @@ async fn records_that_are_purged_before_the_end_of_their_cause_are_found() {
         engine.handle(&body, Reason::Create, true).await;
         engine.violations()
     };
-    assert_eq!(purged(Reason::Create).await[0], "the record of `a` for ConfigMap default/x was purged before its cause had ended");
+    assert_eq!(
+        purged(Reason::Create).await[0],
+        "the record of `a` for ConfigMap default/x was purged before its cause had ended"
+    );
     assert_eq!(purged(Reason::Update).await, NOTHING, "it was superseded");
 }
 
@@ -90,7 +93,9 @@ async fn completions_that_are_lost_are_found() {
         engine.see();
     }
     let violations = engine.violations();
-    let lost = |id: &str| format!("`{id}` completed 2 times for ConfigMap default/x: 0 were stored, and 1 repetitions are allowed");
+    let lost = |id: &str| {
+        format!("`{id}` completed 2 times for ConfigMap default/x: 0 were stored, and 1 repetitions are allowed")
+    };
     assert!(violations.ends_with(&[lost("a"), lost("b")]), "{violations:?}");
 }
 
@@ -132,7 +137,10 @@ async fn statuses_are_lost_if_the_second_of_two_requests_does_not_follow() {
     assert!(!is_lost(&[None, Some("status")], true, |_, _| {}).await);
     assert!(!is_lost(&[None], false, |_, _| {}).await, "a script has written it");
     assert!(!is_lost(&[None], true, |engine, _| engine.invariants.settled()).await);
-    assert!(!is_lost(&[None], true, |engine, body| engine.invariants.object_seen(engine.process, body)).await, "the next cycle has begun");
+    assert!(
+        !is_lost(&[None], true, |engine, body| engine.invariants.object_seen(engine.process, body)).await,
+        "the next cycle has begun"
+    );
 }
 
 #[tokio::test(start_paused = true)]
