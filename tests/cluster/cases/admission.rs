@@ -355,7 +355,7 @@ impl Load {
                 while !stop.load(Ordering::SeqCst) {
                     match client.request("POST", &path, "application/json", Some(&object)) {
                         Ok(created) if created["spec"]["owner"] == "nobody" => {
-                            drop(answered.fetch_add(1, Ordering::SeqCst))
+                            answered.fetch_add(1, Ordering::SeqCst);
                         }
                         Ok(other) => failures.push(format!("it was not reviewed: {other}")),
                         Err(failure) => failures.push(failure.to_string()),
