@@ -1,7 +1,7 @@
 //! The metadata of all objects: its fields, and the allowed names and values.
 
 use kopfd_base::names::{is_dns_label, subdomain_mistake};
-pub(crate) use kopfd_base::names::{label_value_mistake, qualified_mistake, qualified_mistakes};
+pub(crate) use kopfd_base::names::{label_value_mistake, qualified_mistakes};
 use serde_json::{Map, Value, json};
 
 use crate::http::api_error::FieldError;

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use kopfd_base::names;
 use regex::Regex;
 
 use crate::schema::formats;
@@ -27,7 +28,7 @@ pub(in crate::cel) static FORMATS: [Format; 13] = [
         mistake: |text| metadata::name_mistake(NameRule::Subdomain, text, false),
     },
     Format { name: "dns1035Label", length: 30, mistake: |text| old_label_mistake(text, false) },
-    Format { name: "qualifiedName", length: 60, mistake: metadata::qualified_mistake },
+    Format { name: "qualifiedName", length: 60, mistake: names::qualified_mistake },
     Format {
         name: "dns1123LabelPrefix",
         length: 30,
