@@ -41,12 +41,12 @@ pub struct Command {
 }
 
 /// The end of a command: its exit code or a problem, and its output until then.
-pub type Ended = (Result<i32, Problem>, Output);
+pub type CommandResult = (Result<i32, Problem>, Output);
 
 /// Runs a command in a container of the pod at a path.
 ///
 /// *Cancel safety*: the connection is closed. The command is not killed: it ends by itself, as with kubectl.
-pub(super) async fn run(client: &Client, pod: String, command: Command) -> Ended {
+pub(super) async fn run(client: &Client, pod: String, command: Command) -> CommandResult {
     let path = address::subresource(pod, "exec") + &query(&command);
     let versions: &[Version] = if command.stdin.is_some() { &[Version::V5] } else { &[Version::V5, Version::V4] };
     let mut output = Output::default();

@@ -240,7 +240,7 @@ impl ObjectClient {
     }
 
     /// Runs a command in a container of a pod. The client holds nothing of it when the future is dropped.
-    pub async fn exec(&self, place: ObjectAddress<'_>, command: Command) -> exec::Ended {
+    pub async fn exec(&self, place: ObjectAddress<'_>, command: Command) -> exec::CommandResult {
         match place.path() {
             Ok(path) => exec::run(&self.client, path, command).await,
             Err(error) => (Err(Error::from(error).into()), exec::Output::default()),

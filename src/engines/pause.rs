@@ -18,12 +18,12 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Held {
     last_number: u64,
-    holds: BTreeMap<u64, Cause>,
+    holds: BTreeMap<u64, HoldReason>,
 }
 
 /// The reason why an operator is paused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Cause {
+struct HoldReason {
     text: String,
     is_brief: bool,
 }
@@ -38,16 +38,16 @@ pub struct Hold {
 impl Pause {
     /// Pauses the operator for a cause, until the hold is dropped.
     pub fn hold(&self, cause: impl Into<String>) -> Hold {
-        self.add(Cause { text: cause.into(), is_brief: false })
+        self.add(HoldReason { text: cause.into(), is_brief: false })
     }
 
     /// Pauses the operator for a moment, such as until its peers are known. The process does not count as standing by
     /// meanwhile.
     pub fn hold_briefly(&self, cause: impl Into<String>) -> Hold {
-        self.add(Cause { text: cause.into(), is_brief: true })
+        self.add(HoldReason { text: cause.into(), is_brief: true })
     }
 
-    fn add(&self, cause: Cause) -> Hold {
+    fn add(&self, cause: HoldReason) -> Hold {
         let mut number = 0;
         self.0.held.send_modify(|held| {
             held.last_number += 1;

@@ -39,9 +39,9 @@ trait Watches: Send + Sync {
     fn find(&self, resource: &Resource, namespace: Option<&str>) -> Option<(Arc<Resource>, mpsc::Sender<Touch>)>;
 }
 
-struct Served<W: Effects>(watch::Receiver<ServedKinds<W>>);
+struct WatchesOfKinds<W: Effects>(watch::Receiver<ServedKinds<W>>);
 
-impl<W: Effects + 'static> Watches for Served<W> {
+impl<W: Effects + 'static> Watches for WatchesOfKinds<W> {
     fn find(&self, resource: &Resource, namespace: Option<&str>) -> Option<(Arc<Resource>, mpsc::Sender<Touch>)> {
         let kinds = self.0.borrow();
         let is_same = |other: &Resource| other.group == resource.group && other.plural == resource.plural;
@@ -54,7 +54,7 @@ impl Touches {
     /// Lets the touches reach the watches of these kinds.
     pub(super) fn follow<W: Effects + 'static>(&self, kinds: watch::Receiver<ServedKinds<W>>) {
         // The kinds of an operator are given once.
-        drop(self.0.set(Arc::new(Served(kinds))));
+        drop(self.0.set(Arc::new(WatchesOfKinds(kinds))));
     }
 
     /// Passes an object on, to be handled once more. Returns whether the operator handles such an object.

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use futures::{SinkExt as _, StreamExt as _};
 use hyper_util::rt::TokioIo;
-use kopfd::cluster::exec::{Command, Ended, Output, Problem};
+use kopfd::cluster::exec::{Command, CommandResult, Output, Problem};
 use kopfd::cluster::object_client::ObjectAddress;
 use kopfd::cluster::{Error, ObjectClient};
 use kopfd::kit::Tasks;
@@ -161,7 +161,7 @@ async fn setup(token: &str) -> Setup {
 }
 
 impl Setup {
-    async fn run(&self, pod: &str, command: Command) -> Ended {
+    async fn run(&self, pod: &str, command: Command) -> CommandResult {
         let pods = Resource {
             version: "v1".into(),
             plural: "pods".into(),

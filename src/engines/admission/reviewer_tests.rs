@@ -62,7 +62,7 @@ impl EventSink for Lines {
     }
 }
 
-struct World {
+struct Fixture {
     reviewer: Reviewer,
     scripts: Arc<Scripted>,
     lines: Arc<Lines>,
@@ -77,7 +77,7 @@ fn kinds() -> WebhookKinds {
     Some(Arc::new(["things", "secrets"].map(kind).into()))
 }
 
-impl World {
+impl Fixture {
     fn new(act: Act, filters: Filters, kinds: WebhookKinds) -> Self {
         let (scripts, lines, metrics) =
             (Arc::new(Scripted { act, memos: Mutex::default() }), Arc::new(Lines::default()), Metrics::default());
@@ -122,59 +122,60 @@ fn thing() -> Value {
 
 #[tokio::test]
 async fn a_defect_in_one_call_denies_its_request_only() {
-    let world = World::new(Act::Panic, Filters::default(), kinds());
-    let reviewed = world.review("fn", "UPDATE", &thing()).await;
+    let fixture = Fixture::new(Act::Panic, Filters::default(), kinds());
+    let reviewed = fixture.review("fn", "UPDATE", &thing()).await;
     let ReviewedBody::Review(review) = &reviewed.body else { panic!("{reviewed:?}") };
     assert_eq!(
         review["response"]["status"],
         json!({"message": "a defect of the engine: a broken engine", "code": 500})
     );
-    assert!(world.counted("denied"));
+    assert!(fixture.counted("denied"));
 }
 
 #[tokio::test]
 async fn what_cannot_be_decided_is_an_error_and_no_denial() {
     let failing = || Filters { when: Some(Predicate(0)), ..Filters::default() };
-    for (world, id, status) in [
-        (World::new(Act::Allow, failing(), kinds()), "fn", 500),
-        (World::new(Act::Cancel, Filters::default(), kinds()), "fn", 500),
-        (World::new(Act::Allow, Filters::default(), None), "fn", 404),
-        (World::new(Act::Allow, Filters::default(), kinds()), "other", 404),
+    for (fixture, id, status) in [
+        (Fixture::new(Act::Allow, failing(), kinds()), "fn", 500),
+        (Fixture::new(Act::Cancel, Filters::default(), kinds()), "fn", 500),
+        (Fixture::new(Act::Allow, Filters::default(), None), "fn", 404),
+        (Fixture::new(Act::Allow, Filters::default(), kinds()), "other", 404),
     ] {
-        let reviewed = world.review(id, "UPDATE", &thing()).await;
+        let reviewed = fixture.review(id, "UPDATE", &thing()).await;
         assert!(reviewed.status == status && matches!(reviewed.body, ReviewedBody::Text(_)), "{reviewed:?}");
-        assert_eq!(world.counted("failed"), id == "fn", "unknown ids are no labels");
+        assert_eq!(fixture.counted("failed"), id == "fn", "unknown ids are no labels");
     }
 }
 
 #[tokio::test]
 async fn objects_share_their_memo_and_creations_have_one_each() {
-    let world = World::new(Act::Allow, Filters::default(), kinds());
+    let fixture = Fixture::new(Act::Allow, Filters::default(), kinds());
     for operation in ["CREATE", "UPDATE", "CREATE", "DELETE"] {
-        assert!(world.review("fn", operation, &thing()).await.is_allowed());
+        assert!(fixture.review("fn", operation, &thing()).await.is_allowed());
     }
-    assert_eq!(*world.scripts.memos.lock(), ["demo/creation/0", "demo/u", "demo/creation/1", "demo/u"]);
+    assert_eq!(*fixture.scripts.memos.lock(), ["demo/creation/0", "demo/u", "demo/creation/1", "demo/u"]);
 }
 
 #[tokio::test]
 async fn lines_about_a_secret_do_not_have_its_values() {
-    let world = World::new(Act::Tell("dG9tYXRvLXNvdXA= is known, also as tomato-soup"), Filters::default(), kinds());
+    let fixture =
+        Fixture::new(Act::Tell("dG9tYXRvLXNvdXA= is known, also as tomato-soup"), Filters::default(), kinds());
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"password": "dG9tYXRvLXNvdXA="}});
-    assert!(!world.review("fn", "UPDATE", &secret).await.is_allowed());
-    let lines = world.lines.0.lock().join("\n");
+    assert!(!fixture.review("fn", "UPDATE", &secret).await.is_allowed());
+    let lines = fixture.lines.0.lock().join("\n");
     assert!(lines.contains("*** is known") && !lines.contains("tomato") && !lines.contains("dG9tYXRv"), "{lines}");
 }
 
 #[tokio::test]
 async fn a_new_revision_answers_reviews_that_begin_later() {
-    let world = World::new(Act::Allow, Filters::default(), kinds());
-    world.reviewer.revise(ReviewRevision {
-        scripts: Arc::clone(&world.scripts) as Arc<dyn Scripts>,
+    let fixture = Fixture::new(Act::Allow, Filters::default(), kinds());
+    fixture.reviewer.revise(ReviewRevision {
+        scripts: Arc::clone(&fixture.scripts) as Arc<dyn Scripts>,
         webhooks: Vec::new(),
         conversions: Vec::new(),
     });
-    assert_eq!(world.review("fn", "UPDATE", &thing()).await.status, 404);
-    assert!(!world.reviewer.has_webhooks());
+    assert_eq!(fixture.review("fn", "UPDATE", &thing()).await.status, 404);
+    assert!(!fixture.reviewer.has_webhooks());
 }
 
 /// Objects with few keys, so that changes often touch them.

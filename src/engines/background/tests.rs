@@ -32,13 +32,13 @@ enum Act {
 }
 
 /// One object with a handler: its calls follow the acts, the last of which repeats.
-struct World {
+struct Fixture {
     clock: Clock,
     events: EventStream,
     lines: Arc<Mutex<Vec<String>>>,
     acts: Mutex<VecDeque<Act>>,
     answers: Mutex<VecDeque<Result<Applied, Error>>>,
-    background: OnceLock<BackgroundTasks<World>>,
+    background: OnceLock<BackgroundTasks<Fixture>>,
     handler: Arc<Handler>,
 }
 
@@ -62,11 +62,11 @@ impl EventSink for Lines {
     }
 }
 
-impl World {
+impl Fixture {
     fn of(on: On, cancellation: Cancellation, acts: &[Act]) -> Arc<Self> {
         let lines = Arc::default();
         let events = EventStream::default().with(Arc::new(Lines { lines: Arc::clone(&lines), began: Instant::now() }));
-        let world = Arc::new(Self {
+        let fixture = Arc::new(Self {
             clock: Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap()),
             events,
             lines,
@@ -95,8 +95,8 @@ impl World {
             default_backoff: Duration::from_secs(5),
             error_delays: [1, 2].map(Duration::from_secs).into(),
         };
-        assert!(world.background.set(BackgroundTasks::new(Arc::downgrade(&world), options)).is_ok());
-        world
+        assert!(fixture.background.set(BackgroundTasks::new(Arc::downgrade(&fixture), options)).is_ok());
+        fixture
     }
 
     fn tasks(&self) -> &BackgroundTasks<Self> {
@@ -138,7 +138,7 @@ impl World {
     }
 }
 
-impl Scripts for World {
+impl Scripts for Fixture {
     fn call<'a>(&'a self, _handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
         let act = {
             let mut acts = self.acts.lock();
@@ -171,7 +171,7 @@ impl Scripts for World {
     }
 }
 
-impl Patcher for World {
+impl Patcher for Fixture {
     fn apply<'a>(
         &'a self,
         _: &'a Resource,
@@ -184,17 +184,17 @@ impl Patcher for World {
     }
 }
 
-impl Background for World {}
+impl Background for Fixture {}
 
-impl Indexing for World {}
+impl Indexing for Fixture {}
 
-impl Environment for World {
+impl Environment for Fixture {
     fn clock(&self) -> &Clock {
         &self.clock
     }
 }
 
-impl Effects for World {
+impl Effects for Fixture {
     fn events(&self) -> &EventStream {
         &self.events
     }
@@ -206,9 +206,9 @@ fn polled() -> Cancellation {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_of_a_call_counts_as_an_arbitrary_error() {
-    let world = World::of(On::Timer, polled(), &[Act::Panic, Act::Return(json!(7))]);
-    world.add().await;
-    let lines = world.after(6).await;
+    let fixture = Fixture::of(On::Timer, polled(), &[Act::Panic, Act::Return(json!(7))]);
+    fixture.add().await;
+    let lines = fixture.after(6).await;
     let expected = [
         "0 started",
         "0 Timer 't' is invoked.",
@@ -222,20 +222,20 @@ async fn a_panic_of_a_call_counts_as_an_arbitrary_error() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_stops_all_tasks_and_the_next_event_after_it_starts_them_again() {
-    let world = World::of(On::Daemon, polled(), &[Act::Obey]);
-    world.add().await;
-    world.after(1).await;
-    world.tasks().pause();
+    let fixture = Fixture::of(On::Daemon, polled(), &[Act::Obey]);
+    fixture.add().await;
+    fixture.after(1).await;
+    fixture.tasks().pause();
     let expected = [
         "1 Daemon 't' succeeded.",
         "1 Daemon 't' has exited on request and will not be retried or restarted.",
         "1 ended, requested: true",
     ];
-    assert_eq!(world.after(1).await, expected);
-    world.add().await;
-    world.tasks().resume();
-    world.add().await;
-    assert_eq!(world.after(1).await, ["2 started", "2 Daemon 't' is invoked."]);
+    assert_eq!(fixture.after(1).await, expected);
+    fixture.add().await;
+    fixture.tasks().resume();
+    fixture.add().await;
+    assert_eq!(fixture.after(1).await, ["2 started", "2 Daemon 't' is invoked."]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -245,14 +245,14 @@ async fn a_daemon_that_outlives_a_pause_starts_again_after_its_end() {
         timeout: Some(Duration::from_secs(5)),
         polling: Duration::from_secs(20),
     };
-    let world = World::of(On::Daemon, slow, &[Act::Ignore]);
-    world.add().await;
-    world.after(1).await;
-    world.tasks().pause();
-    world.after(1).await;
-    world.tasks().resume();
-    world.add().await;
-    let lines = world.after(20).await;
+    let fixture = Fixture::of(On::Daemon, slow, &[Act::Ignore]);
+    fixture.add().await;
+    fixture.after(1).await;
+    fixture.tasks().pause();
+    fixture.after(1).await;
+    fixture.tasks().resume();
+    fixture.add().await;
+    let lines = fixture.after(20).await;
     let ends: Vec<&str> =
         lines.iter().map(String::as_str).filter(|line| line.contains("ended") || line.contains("started")).collect();
     assert_eq!(ends, ["11 ended, requested: true", "11 started"]);
@@ -260,33 +260,33 @@ async fn a_daemon_that_outlives_a_pause_starts_again_after_its_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_daemon_that_ignores_the_exit_is_cancelled_at_last() {
-    let world = World::of(On::Daemon, polled(), &[Act::Ignore]);
-    world.add().await;
-    world.after(1).await;
-    world.tasks().end().await;
-    world.add().await;
+    let fixture = Fixture::of(On::Daemon, polled(), &[Act::Ignore]);
+    fixture.add().await;
+    fixture.after(1).await;
+    fixture.tasks().end().await;
+    fixture.add().await;
     let expected = [
         "1 Daemon 't' did not exit in time. Leaving it orphaned.",
         "6 Daemon 't' is cancelled. Will escalate.",
         "6 ended, requested: true",
     ];
-    assert_eq!(world.after(0).await, expected);
-    assert!(!world.tasks().has_tasks("op/u"));
+    assert_eq!(fixture.after(0).await, expected);
+    assert!(!fixture.tasks().has_tasks("op/u"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_task_that_stops_in_time_needs_no_further_cycle() {
     let deleting = || json!({"deletionTimestamp": "2020-01-01T00:00:00Z"});
-    let obedient = World::of(On::Daemon, polled(), &[Act::Obey]);
+    let obedient = Fixture::of(On::Daemon, polled(), &[Act::Obey]);
     obedient.add().await;
     obedient.after(1).await;
     assert!(obedient.see(EventKind::Modified, deleting()).await.is_empty());
     let limits = Cancellation { timeout: Some(Duration::from_secs(3)), ..polled() };
-    let cancelled = World::of(On::Daemon, limits, &[Act::Ignore]);
+    let cancelled = Fixture::of(On::Daemon, limits, &[Act::Ignore]);
     cancelled.add().await;
     cancelled.after(1).await;
     assert!(cancelled.see(EventKind::Modified, deleting()).await.is_empty());
-    let deaf = World::of(On::Daemon, polled(), &[Act::Ignore]);
+    let deaf = Fixture::of(On::Daemon, polled(), &[Act::Ignore]);
     deaf.add().await;
     deaf.after(1).await;
     assert_eq!(deaf.see(EventKind::Modified, deleting()).await, [Duration::from_secs(20)]);
@@ -296,28 +296,28 @@ async fn a_task_that_stops_in_time_needs_no_further_cycle() {
 
 #[tokio::test(start_paused = true)]
 async fn the_tasks_of_a_deleted_object_are_stopped_and_none_is_started() {
-    let world = World::of(On::Daemon, polled(), &[Act::Obey]);
-    world.see(EventKind::Deleted, json!({})).await;
-    assert!(world.after(1).await.is_empty());
-    world.add().await;
-    world.after(1).await;
-    assert!(world.tasks().has_tasks("op/u"));
-    assert!(world.see(EventKind::Deleted, json!({})).await.is_empty());
-    let lines = world.after(1).await;
+    let fixture = Fixture::of(On::Daemon, polled(), &[Act::Obey]);
+    fixture.see(EventKind::Deleted, json!({})).await;
+    assert!(fixture.after(1).await.is_empty());
+    fixture.add().await;
+    fixture.after(1).await;
+    assert!(fixture.tasks().has_tasks("op/u"));
+    assert!(fixture.see(EventKind::Deleted, json!({})).await.is_empty());
+    let lines = fixture.after(1).await;
     assert_eq!(
         lines[2..],
         ["forgotten op/u", "2 ended, requested: true"],
         "the memo may have been written to since the deletion"
     );
-    assert!(!world.tasks().has_tasks("op/u"));
+    assert!(!fixture.tasks().has_tasks("op/u"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_patch_is_sent_again_until_it_is_stored() {
-    let world = World::of(On::Timer, polled(), &[Act::Write(1), Act::Write(2)]);
-    world.refuse(&[503, 409, 403]);
-    world.add().await;
-    let lines = world.after(70).await;
+    let fixture = Fixture::of(On::Timer, polled(), &[Act::Write(1), Act::Write(2)]);
+    fixture.refuse(&[503, 409, 403]);
+    fixture.add().await;
+    let lines = fixture.after(70).await;
     let patches: Vec<&str> = lines.iter().filter(|line| line.contains("patch")).map(String::as_str).collect();
     let first = "patch {\"status\":{\"x\":1}} and 0 functions";
     assert_eq!(
@@ -338,48 +338,48 @@ async fn a_patch_is_sent_again_until_it_is_stored() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stopping_task_sends_its_patch_for_the_last_time() {
-    let world = World::of(On::Timer, polled(), &[Act::Write(1)]);
-    world.refuse(&[503, 503]);
-    world.add().await;
+    let fixture = Fixture::of(On::Timer, polled(), &[Act::Write(1)]);
+    fixture.refuse(&[503, 503]);
+    fixture.add().await;
     tokio::task::yield_now().await;
-    world.tasks().end().await;
-    let lines = world.after(1).await;
+    fixture.tasks().end().await;
+    let lines = fixture.after(1).await;
     let lost = "0 Timer 't': the changes are lost, since it must stop: HTTP 503 (Service Unavailable)".to_owned();
     assert!(lines.contains(&lost) && lines.last().is_some_and(|line| line.contains("ended")), "{lines:#?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_daemon_that_has_returned_needs_no_finalizer_while_its_last_patch_is_sent() {
-    let world = World::of(On::Daemon, polled(), &[Act::Write(1)]);
-    world.refuse(&[503]);
-    world.add().await;
+    let fixture = Fixture::of(On::Daemon, polled(), &[Act::Write(1)]);
+    fixture.refuse(&[503]);
+    fixture.add().await;
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert!(world.tasks().has_tasks("op/u") && !world.needs_finalizer().await);
-    let lines = world.after(1).await;
+    assert!(fixture.tasks().has_tasks("op/u") && !fixture.needs_finalizer().await);
+    let lines = fixture.after(1).await;
     assert_eq!(
         lines[lines.len() - 2..],
         ["1 Daemon 't' has exited on its own and will not be retried or restarted.", "1 ended, requested: false"]
     );
-    assert!(!world.needs_finalizer().await);
+    assert!(!fixture.needs_finalizer().await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_daemon_whose_last_patch_is_refused_continues_to_need_its_finalizer() {
-    let world = World::of(On::Daemon, polled(), &[Act::Write(1), Act::Obey]);
-    world.refuse(&[422]);
-    world.add().await;
+    let fixture = Fixture::of(On::Daemon, polled(), &[Act::Write(1), Act::Obey]);
+    fixture.refuse(&[422]);
+    fixture.add().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(world.needs_finalizer().await, "it will be called again");
+    assert!(fixture.needs_finalizer().await, "it will be called again");
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert!(world.needs_finalizer().await);
+    assert!(fixture.needs_finalizer().await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_patch_is_an_error_of_the_attempt() {
-    let world = World::of(On::Timer, polled(), &[Act::Write(1), Act::Write(2)]);
-    world.refuse(&[422]);
-    world.add().await;
-    let lines = world.after(6).await;
+    let fixture = Fixture::of(On::Timer, polled(), &[Act::Write(1), Act::Write(2)]);
+    fixture.refuse(&[422]);
+    fixture.add().await;
+    let lines = fixture.after(6).await;
     let text = "the changes were refused: HTTP 422 (Unprocessable Entity)";
     let failed = format!("0 Timer 't' failed with an exception and will try again in 5 seconds: {text}");
     assert_eq!(lines[4], failed, "{lines:#?}");
@@ -397,10 +397,10 @@ impl BodyFunction for Unneeded {
 
 #[tokio::test(start_paused = true)]
 async fn functions_that_met_a_conflict_are_passed_to_the_next_call() {
-    let world = World::of(On::Timer, polled(), &[Act::Write(1), Act::Write(2)]);
+    let fixture = Fixture::of(On::Timer, polled(), &[Act::Write(1), Act::Write(2)]);
     let remaining = vec![Transform::Function(Arc::new(Unneeded))];
-    world.answers.lock().push_back(Ok(Applied { remaining, ..Applied::default() }));
-    world.add().await;
-    let lines = world.after(61).await;
+    fixture.answers.lock().push_back(Ok(Applied { remaining, ..Applied::default() }));
+    fixture.add().await;
+    let lines = fixture.after(61).await;
     assert_eq!(lines.last().unwrap(), "60 patch {\"status\":{\"x\":2}} and 1 functions", "{lines:#?}");
 }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use rhai::{Array, Dynamic, Engine, EvalAltResult, FnPtr, GlobalRuntimeState, Position};
 
 use super::options::Options;
-use super::support::{self, Given, Native, Pace, Thrown};
+use super::support::{self, Given, Native, Thrown, WorkCounter};
 use crate::script::runtime::children::{Children, Failed, MAX_AT_ONCE, MAX_LEVELS, Task};
 use crate::script::runtime::context::{Context, wait_in};
 use crate::script::runtime::function::{Closure, Ended};
@@ -80,10 +80,10 @@ fn closures(native: &Native<'_>, given: &Dynamic) -> Result<Vec<Closure>, Thrown
     let global = native.global_runtime_state();
     // A loop makes one function many times, with other captured values.
     let mut known: HashMap<(String, usize), Closure> = HashMap::new();
-    let mut pace = Pace::default();
+    let mut work = WorkCounter::default();
     let mut closures = Vec::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
-        pace.spend(WORK_PER_FUNCTION)?;
+        work.spend(WORK_PER_FUNCTION)?;
         let pointer = item.read_lock::<FnPtr>();
         let pointer = pointer
             .ok_or_else(|| support::wrong(NAME, format!("item {index} is no function: {}", support::shown(item))))?;

@@ -45,9 +45,9 @@ pub(super) fn four(module: &mut Module, name: &str, function: fn(&Native<'_>, &[
 
 /// Counts the work of a long function, and lets other scripts run between pieces of it.
 #[derive(Default)]
-pub(super) struct Pace(usize);
+pub(super) struct WorkCounter(usize);
 
-impl Pace {
+impl WorkCounter {
     /// Counts work, as a number of processed bytes.
     ///
     /// # Errors

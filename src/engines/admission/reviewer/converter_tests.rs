@@ -50,13 +50,13 @@ impl Scripts for Neighbours {
     }
 }
 
-struct World {
+struct Fixture {
     reviewer: Reviewer,
     metrics: Metrics,
     kinds: watch::Sender<WebhookKinds>,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
         let kind = |plural: &str, kind: &str| {
             let (group, version) = ("a.io".into(), "v1".into());
@@ -133,9 +133,9 @@ fn acting(act: &str) -> Value {
 
 #[tokio::test]
 async fn objects_of_several_versions_are_converted_in_their_order_through_all_versions() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let objects: Vec<Value> = (0..100).map(|number| thing(&format!("o{number}"), [1, 2, 3, 5][number % 4])).collect();
-    let response = world.converted("a.io/v3", &objects).await;
+    let response = fixture.converted("a.io/v3", &objects).await;
     let converted = response["convertedObjects"].as_array().unwrap();
     assert_eq!((converted.len(), &response["result"]), (100, &json!({"status": "Success"})));
     for (number, object) in converted.iter().enumerate() {
@@ -144,12 +144,12 @@ async fn objects_of_several_versions_are_converted_in_their_order_through_all_ve
         assert_eq!((object["metadata"]["name"].as_str().unwrap(), seen), (format!("o{number}").as_str(), path));
         assert_eq!(object["apiVersion"], "a.io/v3");
     }
-    assert_eq!(world.counted("converted"), Some(1));
+    assert_eq!(fixture.counted("converted"), Some(1));
 }
 
 #[tokio::test]
 async fn one_object_that_cannot_be_converted_fails_its_review_with_the_reason_and_no_other() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let beginning = "\"bad\" in n cannot be converted to a.io/v3: ";
     for (act, reason) in [
         ("throw", "no way"),
@@ -157,33 +157,34 @@ async fn one_object_that_cannot_be_converted_fails_its_review_with_the_reason_an
         ("panic", "a defect of the engine: a broken engine"),
         ("cancel", "the operator is stopping"),
     ] {
-        assert_eq!(world.failure(acting(act)).await, format!("{beginning}{reason}"));
+        assert_eq!(fixture.failure(acting(act)).await, format!("{beginning}{reason}"));
     }
-    assert!(world.failure(json!({"metadata": {"name": "bad"}})).await.ends_with("without apiVersion"));
+    assert!(fixture.failure(json!({"metadata": {"name": "bad"}})).await.ends_with("without apiVersion"));
     let mut other = thing("bad", 1);
     other["kind"] = json!("Other");
-    assert!(world.failure(other).await.ends_with("the operator does not convert this kind"));
-    assert_eq!((world.counted("failed"), world.counted("converted")), (Some(6), None));
-    assert_eq!(world.converted("a.io/v3", &[thing("good", 1)]).await["result"]["status"], "Success");
-    assert_eq!(world.converted("a.io/v3", &[]).await["convertedObjects"], json!([]));
+    assert!(fixture.failure(other).await.ends_with("the operator does not convert this kind"));
+    assert_eq!((fixture.counted("failed"), fixture.counted("converted")), (Some(6), None));
+    assert_eq!(fixture.converted("a.io/v3", &[thing("good", 1)]).await["result"]["status"], "Success");
+    assert_eq!(fixture.converted("a.io/v3", &[]).await["convertedObjects"], json!([]));
 }
 
 #[tokio::test]
 async fn what_is_no_conversion_review_for_a_known_function_is_refused() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let request = json!({"uid": "r", "desiredAPIVersion": "a.io/v2", "objects": []});
-    assert_eq!(world.review("other", request.clone()).await.status, 404);
-    assert_eq!(world.review("convert", json!({"uid": "r"})).await.status, 400);
+    assert_eq!(fixture.review("other", request.clone()).await.status, 404);
+    assert_eq!(fixture.review("convert", json!({"uid": "r"})).await.status, 400);
     let admission = json!({"kind": "AdmissionReview", "request": {"uid": "r"}});
     assert_eq!(
-        world.reviewer.review(Some("convert"), admission, RequestPeer::default()).await.status,
+        fixture.reviewer.review(Some("convert"), admission, RequestPeer::default()).await.status,
         404,
         "it would be allowed"
     );
     let review = json!({"kind": "ConversionReview", "request": request});
-    assert_eq!(world.reviewer.review(None, review, RequestPeer::default()).await.status, 404);
-    world.kinds.send_replace(None);
-    let unknown =
-        world.review("convert", json!({"uid": "r", "desiredAPIVersion": "a.io/v2", "objects": [thing("a", 1)]})).await;
+    assert_eq!(fixture.reviewer.review(None, review, RequestPeer::default()).await.status, 404);
+    fixture.kinds.send_replace(None);
+    let unknown = fixture
+        .review("convert", json!({"uid": "r", "desiredAPIVersion": "a.io/v2", "objects": [thing("a", 1)]}))
+        .await;
     assert_eq!(unknown.status, 503, "the kinds are not known yet");
 }

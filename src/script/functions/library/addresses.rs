@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use rhai::{Array, Dynamic, Engine, Map, Module};
 
 use crate::script::functions::options::text;
-use crate::script::functions::support::{Given, Native, Pace, Thrown, may_have_items, one, two, unreadable};
+use crate::script::functions::support::{Given, Native, Thrown, WorkCounter, may_have_items, one, two, unreadable};
 use crate::script::limits::Limit;
 use crate::script::runtime::bounded;
 
@@ -84,9 +84,9 @@ fn hosts(native: &Native<'_>, given: &Dynamic) -> Given {
     may_have_items(native, count)?;
     bounded::reserve(count.saturating_mul(BYTES_PER_ADDRESS))?;
     let mut hosts = Array::new();
-    let mut pace = Pace::default();
+    let mut work = WorkCounter::default();
     for host in network.hosts() {
-        pace.spend(BYTES_PER_ADDRESS)?;
+        work.spend(BYTES_PER_ADDRESS)?;
         hosts.push(host.to_string().into());
     }
     Ok(hosts.into())

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use rhai::{Dynamic, ImmutableString};
 
-use crate::script::functions::support::{Pace, Thrown, shown, wrong};
+use crate::script::functions::support::{Thrown, WorkCounter, shown, wrong};
 use crate::script::language::convert;
 use crate::script::runtime::bounded;
 use crate::script::values::time::Time;
@@ -24,9 +24,9 @@ impl Identity {
     ///
     /// # Errors
     /// If the value has no JSON form, or the call must end.
-    pub(super) fn of(function: &str, value: &Dynamic, pace: &mut Pace) -> Result<Self, Thrown> {
+    pub(super) fn of(function: &str, value: &Dynamic, work: &mut WorkCounter) -> Result<Self, Thrown> {
         if let Ok(text) = value.as_immutable_string_ref() {
-            pace.spend(text.len() + size_of::<Self>())?;
+            work.spend(text.len() + size_of::<Self>())?;
             return Ok(Self::Text(text.clone()));
         }
         if let Ok(c) = value.as_char() {
@@ -38,7 +38,7 @@ impl Identity {
         let mut json = convert::to_json(value).map_err(|error| wrong(function, error))?;
         make_whole(&mut json);
         let text = bounded::json_text(&json);
-        pace.spend(text.len() + size_of::<Self>())?;
+        work.spend(text.len() + size_of::<Self>())?;
         Ok(Self::Json(text))
     }
 }
@@ -65,16 +65,16 @@ fn make_whole(json: &mut serde_json::Value) {
 ///
 /// # Errors
 /// If they have no common order, as a text and a number, or the call must end.
-pub(super) fn compare(function: &str, a: &Dynamic, b: &Dynamic, pace: &mut Pace) -> Result<Ordering, Thrown> {
+pub(super) fn compare(function: &str, a: &Dynamic, b: &Dynamic, work: &mut WorkCounter) -> Result<Ordering, Thrown> {
     if let (Ok(a), Ok(b)) = (a.as_immutable_string_ref(), b.as_immutable_string_ref()) {
         // The interpreter shares texts, so that large ones are often the same.
-        pace.spend(size_of::<Dynamic>() + if std::ptr::eq(a.as_str(), b.as_str()) { 0 } else { a.len().min(b.len()) })?;
+        work.spend(size_of::<Dynamic>() + if std::ptr::eq(a.as_str(), b.as_str()) { 0 } else { a.len().min(b.len()) })?;
         return Ok(if std::ptr::eq(a.as_str(), b.as_str()) { Ordering::Equal } else { a.as_str().cmp(b.as_str()) });
     }
-    pace.spend(size_of::<Dynamic>())?;
+    work.spend(size_of::<Dynamic>())?;
     if let (Ok(a), Ok(b)) = (a.as_array_ref(), b.as_array_ref()) {
         for (a, b) in a.iter().zip(b.iter()) {
-            match compare(function, a, b, pace)? {
+            match compare(function, a, b, work)? {
                 Ordering::Equal => {}
                 different => return Ok(different),
             }

@@ -9,7 +9,7 @@ use rhai::{Array, Dynamic, Engine, FnPtr, ImmutableString, Map};
 use super::comparing::{Identity, compare, number, sort};
 use super::sizes::{copy, size, size_of_items};
 use crate::script::functions::options::placed;
-use crate::script::functions::support::{Given, Native, Pace, Thrown, call, may_have_items, shown, wrong};
+use crate::script::functions::support::{Given, Native, Thrown, WorkCounter, call, may_have_items, shown, wrong};
 use crate::script::language::convert;
 use crate::script::language::view::View;
 use crate::script::limits::Limit;
@@ -122,10 +122,10 @@ fn text_of(function: &str, what: &str, value: &Dynamic) -> Result<ImmutableStrin
 /// `list.join(separator)`: the items as one text. Lists, maps and `()` are errors.
 fn join(native: &Native<'_>, items: &Array, separator: &str) -> Given {
     let mut joined = Text::up_to(native.engine().max_string_size());
-    let mut pace = Pace::default();
+    let mut work = WorkCounter::default();
     for (index, item) in items.iter().enumerate() {
         let item = plain_text("join", item)?;
-        pace.spend(item.len() + separator.len() + 1)?;
+        work.spend(item.len() + separator.len() + 1)?;
         if !(index == 0 || joined.push(separator.as_bytes())) || !joined.push(item.as_bytes()) {
             return Err(exceeded());
         }
@@ -155,8 +155,8 @@ fn plain_text(function: &str, value: &Dynamic) -> Result<ImmutableString, Thrown
 /// `list.sorted()`: the items in ascending order; equal ones keep theirs.
 fn sorted(_: &Native<'_>, items: &Array) -> Given {
     let items = copied(items)?;
-    let mut pace = Pace::default();
-    Ok(sort(items, &mut |a, b| compare("sorted", a, b, &mut pace))?.into())
+    let mut work = WorkCounter::default();
+    Ok(sort(items, &mut |a, b| compare("sorted", a, b, &mut work))?.into())
 }
 
 /// The items in the order that a function gives: for two of them, a negative or positive number or zero, or whether the
@@ -207,12 +207,12 @@ fn unique(items: &Array) -> Given {
 struct Known {
     function: &'static str,
     seen: HashSet<Identity>,
-    pace: Pace,
+    work: WorkCounter,
 }
 
 impl Known {
     fn new(function: &'static str) -> Self {
-        Self { function, seen: HashSet::new(), pace: Pace::default() }
+        Self { function, seen: HashSet::new(), work: WorkCounter::default() }
     }
 
     fn of(function: &'static str, items: &Array) -> Result<Self, Thrown> {
@@ -225,26 +225,26 @@ impl Known {
 
     /// Adds a value, and returns whether it is new.
     fn add(&mut self, value: &Dynamic) -> Result<bool, Thrown> {
-        let identity = Identity::of(self.function, value, &mut self.pace)?;
+        let identity = Identity::of(self.function, value, &mut self.work)?;
         // A set doubles its capacity when it grows.
         bounded::reserve(2 * size_of::<Identity>())?;
         Ok(self.seen.insert(identity))
     }
 
     fn contains(&mut self, value: &Dynamic) -> Result<bool, Thrown> {
-        Ok(self.seen.contains(&Identity::of(self.function, value, &mut self.pace)?))
+        Ok(self.seen.contains(&Identity::of(self.function, value, &mut self.work)?))
     }
 }
 
 /// `list.flatten()`: the items of the lists in it, one level deep; other items stay.
 fn flatten(native: &Native<'_>, items: &Array) -> Given {
     let mut flat = Array::new();
-    let mut pace = Pace::default();
+    let mut work = WorkCounter::default();
     for item in items {
         if item.is_array() || item.read_lock::<View>().is_some_and(|view| view.value().is_array()) {
             let inner = items_of("flatten", item)?;
             may_have_items(native, flat.len() + inner.len())?;
-            pace.spend(inner.len() * size_of::<Dynamic>())?;
+            work.spend(inner.len() * size_of::<Dynamic>())?;
             flat.extend(inner);
         } else {
             may_have_items(native, flat.len() + 1)?;
@@ -272,13 +272,13 @@ fn sum(items: &Array) -> Given {
 
 /// `list.min()` and `list.max()`: the least and the greatest item; `()` for an empty list.
 fn extreme(function: &'static str, items: &Array) -> Given {
-    let mut pace = Pace::default();
+    let mut work = WorkCounter::default();
     let mut found: Option<&Dynamic> = None;
     for item in items {
         let is_better = match found {
             None => true,
             Some(best) => {
-                let order = compare(function, item, best, &mut pace)?;
+                let order = compare(function, item, best, &mut work)?;
                 if function == "min" { order.is_lt() } else { order.is_gt() }
             }
         };
@@ -353,8 +353,8 @@ fn sorted_by(native: &Native<'_>, items: &Array, key: &Key) -> Given {
         bounded::reserve(2 * size_of::<Dynamic>())?;
         pairs.push((key.of("sorted_by", native, item)?, copy(item)?));
     }
-    let mut pace = Pace::default();
-    let sorted = sort(pairs, &mut |(a, _), (b, _)| compare("sorted_by", a, b, &mut pace))?;
+    let mut work = WorkCounter::default();
+    let sorted = sort(pairs, &mut |(a, _), (b, _)| compare("sorted_by", a, b, &mut work))?;
     Ok(sorted.into_iter().map(|(_, item)| item).collect::<Array>().into())
 }
 

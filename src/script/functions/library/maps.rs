@@ -5,7 +5,7 @@ use rhai::{Array, Dynamic, Engine, Map};
 use super::lists::{plain, texts_of};
 use super::sizes::{copy, size_of_entries};
 use crate::script::functions::options::placed;
-use crate::script::functions::support::{Given, Native, Pace, Thrown, may_have_items, shown, wrong};
+use crate::script::functions::support::{Given, Native, Thrown, WorkCounter, may_have_items, shown, wrong};
 use crate::script::language::view::View;
 use crate::script::limits::Limit;
 use crate::script::runtime::bounded;
@@ -57,7 +57,7 @@ fn items(native: &Native<'_>, map: &Map) -> Given {
 /// keys, the last one counts.
 fn to_map(native: &Native<'_>, pairs: &Array) -> Given {
     let mut map = Map::new();
-    let mut pace = Pace::default();
+    let mut work = WorkCounter::default();
     for pair in pairs {
         let pair_of_list =
             pair.as_array_ref().ok().filter(|pair| pair.len() == 2).map(|pair| (pair[0].clone(), pair[1].clone()));
@@ -69,7 +69,7 @@ fn to_map(native: &Native<'_>, pairs: &Array) -> Given {
         let key = key
             .into_immutable_string()
             .map_err(|_| wrong("to_map", format!("the key in {} is no text", shown(pair))))?;
-        pace.spend(key.len() + size_of::<Dynamic>())?;
+        work.spend(key.len() + size_of::<Dynamic>())?;
         let max = native.engine().max_map_size();
         if max > 0 && map.len() >= max && !map.contains_key(key.as_str()) {
             return Err(bounded::refused(Limit::MapSize));

@@ -4,7 +4,7 @@ use rhai::{Array, Dynamic, Engine, ImmutableString};
 
 use crate::script::functions::options::placed;
 use crate::script::functions::support::{
-    Given, Native, Pace, Thrown, count, may_have_bytes, may_have_items, shown, wrong,
+    Given, Native, Thrown, WorkCounter, count, may_have_bytes, may_have_items, shown, wrong,
 };
 use crate::script::runtime::bounded;
 
@@ -116,11 +116,11 @@ fn padded(native: &Native<'_>, function: &str, text: &str, length: &Dynamic, wit
 /// `text.lines()`: a list of the lines without their ends.
 fn lines(native: &Native<'_>, text: &str) -> Given {
     let mut lines = Array::new();
-    let mut pace = Pace::default();
+    let mut work = WorkCounter::default();
     for line in text.lines() {
         may_have_items(native, lines.len() + 1)?;
         bounded::reserve(line.len() + 2 * size_of::<Dynamic>())?;
-        pace.spend(line.len() + size_of::<Dynamic>())?;
+        work.spend(line.len() + size_of::<Dynamic>())?;
         lines.push(line.into());
     }
     Ok(lines.into())

@@ -8,7 +8,7 @@ use semver::{BuildMetadata, Prerelease, Version};
 use super::comparing::sort;
 use super::lists::texts_of;
 use crate::script::functions::options::text;
-use crate::script::functions::support::{Given, Native, Pace, Thrown, one, two, unreadable};
+use crate::script::functions::support::{Given, Native, Thrown, WorkCounter, one, two, unreadable};
 use crate::script::runtime::bounded;
 
 /// Limit of the bytes of a version and of a constraint.
@@ -94,15 +94,15 @@ fn parse(given: &Dynamic) -> Given {
 /// `version::sorted(list)`: the texts in the order of their versions.
 fn sorted(_: &Native<'_>, given: &Dynamic) -> Given {
     let mut versions = Vec::new();
-    let mut pace = Pace::default();
+    let mut work = WorkCounter::default();
     for written in texts_of("version::sorted", "each version", given)? {
         let version = version("version::sorted", &written.clone().into())?;
         bounded::reserve(written.len() + 2 * size_of::<Version>())?;
-        pace.spend(written.len() + size_of::<Version>())?;
+        work.spend(written.len() + size_of::<Version>())?;
         versions.push((version, written));
     }
     let sorted = sort(versions, &mut |(a, _), (b, _)| {
-        pace.spend(size_of::<Version>())?;
+        work.spend(size_of::<Version>())?;
         Ok(a.cmp_precedence(b))
     })?;
     Ok(sorted.into_iter().map(|(_, written)| written.into()).collect::<Array>().into())
