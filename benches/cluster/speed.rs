@@ -34,8 +34,9 @@ const AFTERMATH: Duration = Duration::from_millis(500);
 /// Time after a start until an engine is idle.
 const SETTLED: Duration = Duration::from_secs(5);
 
-/// Time after the last object until an engine is idle: it has closed the connections of the burst.
-const REST: Duration = Duration::from_secs(20);
+/// Time after the last object until an engine is idle: it has closed the connections of the burst after 15 seconds, and
+/// returned their memory within ten more.
+const REST: Duration = Duration::from_secs(30);
 
 /// The figures of one engine in one round.
 #[derive(Debug, Clone, Copy, Default)]
