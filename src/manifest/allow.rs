@@ -2,7 +2,6 @@
 
 mod outside;
 
-use crate::kit::source::SourcePosition;
 use crate::object::Selector;
 use crate::object::selector::Criterion;
 use crate::script::Allow;
@@ -78,7 +77,7 @@ fn rule(reader: &Reader, item: &Item<'_>) -> Option<AllowedRule> {
     let resources = filled(reader, &fields, "resources")?;
     let resources = resources.iter().flat_map(|item| resources_of(reader, item, groups.as_deref())).collect();
     let texts = |key: &str| reader.list_of(&fields, key).iter().filter_map(|item| reader.owned(item)).collect();
-    let place = SourcePosition { file: reader.source.name.clone(), line: item.spot().line, column: item.spot().column };
+    let place = item.spot().in_file(&reader.source.name);
     Some(AllowedRule { verbs, resources, names: texts("names"), namespaces: texts("namespaces"), place })
 }
 

@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use crate::handling::matcher::Subject;
 use crate::handling::{Matcher, Predicate};
-use crate::kit::source::SourcePosition;
 use crate::manifest::reader::{Item, Reader};
 use crate::manifest::tree::{Kind, SourceSpan};
 use crate::object::equality::equal;
@@ -173,11 +172,7 @@ fn matcher(reader: &Reader, expressions: &RefCell<Vec<Expression>>, item: &Item<
             "matches" => Matcher::Matches(reader.regex(&item)?),
             "when" => {
                 let text = reader.text(&item)?;
-                let place = SourcePosition {
-                    file: reader.source.name.clone(),
-                    line: text.start.line,
-                    column: text.start.column,
-                };
+                let place = text.start.in_file(&reader.source.name);
                 let mut expressions = expressions.borrow_mut();
                 let (text, kind) = (text.value.clone(), BindingKind::Change);
                 expressions.push(Expression { text, place, kind, has_value: true, file: None, is_delay: false });
