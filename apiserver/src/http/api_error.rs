@@ -54,6 +54,12 @@ impl FieldError {
     pub fn new(reason: impl Into<String>, field: impl Into<String>, message: impl Into<String>) -> Self {
         Self { reason: reason.into(), message: message.into(), field: field.into() }
     }
+
+    /// Returns the reason and the field, such as `Invalid@spec.replicas`, for comparisons in tests.
+    #[cfg(test)]
+    pub(crate) fn shown(&self) -> String {
+        format!("{}@{}", self.reason.trim_start_matches("FieldValue"), self.field)
+    }
 }
 
 impl ApiError {

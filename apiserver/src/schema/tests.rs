@@ -29,7 +29,7 @@ fn widgets() -> Schema {
 }
 
 fn told(causes: &[FieldError]) -> Vec<String> {
-    causes.iter().map(|cause| format!("{}@{}", cause.reason.trim_start_matches("FieldValue"), cause.field)).collect()
+    causes.iter().map(FieldError::shown).collect()
 }
 
 /// Creates a widget with a spec, and returns the errors.

@@ -1,28 +1,11 @@
 //! Guarantees of server-side apply that clients rely on.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
-
-use bytes::Bytes;
-use http::Request;
-use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
 use crate::differ::embedded::Embedded;
-use crate::differ::run::{RequestUser, Server as _};
+use crate::requests::send;
 
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
-
-async fn send(server: &Embedded, method: &str, path: &str, media: &str, body: Value) -> (u16, Value) {
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header("content-type", media)
-        .body(Bytes::from(body.to_string()))
-        .unwrap();
-    let answer = server.send(RequestUser::Administrator, request).await;
-    let status = answer.status().as_u16();
-    (status, serde_json::from_slice(&answer.into_body().collect().await.unwrap().to_bytes()).unwrap())
-}
 
 async fn apply(server: &Embedded, path: &str, body: Value) -> (u16, Value) {
     send(server, "PATCH", path, "application/apply-patch+yaml", body).await

@@ -8,6 +8,7 @@ mod applying;
 #[path = "../differ/mod.rs"]
 mod differ;
 mod faults;
+mod requests;
 mod rules;
 // Many of its cases are about rules.
 #[cfg(feature = "cel")]

@@ -1,7 +1,5 @@
 //! The events of a watch with a selector, up to its last bookmark.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
-
 use bytes::Bytes;
 use futures::StreamExt as _;
 use http::Request;
@@ -10,19 +8,9 @@ use serde_json::{Value, json};
 
 use crate::differ::embedded::Embedded;
 use crate::differ::run::{RequestUser, Server as _};
+use crate::requests::send;
 
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
-
-async fn send(server: &Embedded, method: &str, path: &str, media: &str, body: Value) -> Value {
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header("content-type", media)
-        .body(Bytes::from(body.to_string()))
-        .unwrap();
-    let answer = server.send(RequestUser::Administrator, request).await.into_body().collect().await.unwrap().to_bytes();
-    serde_json::from_slice(&answer).unwrap()
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_sends_creations_changes_and_deletions() {
@@ -39,7 +27,7 @@ async fn a_watch_sends_creations_changes_and_deletions() {
     send(&server, "POST", PATH, "application/json", body(json!({"a": "b"}))).await;
     send(&server, "PATCH", &one, merge, json!({"data": {"k": "v"}})).await;
     send(&server, "PATCH", &one, merge, json!({"data": {"k": "v"}})).await;
-    let last = send(&server, "PATCH", &one, merge, body(json!({"a": "c"}))).await;
+    let (_, last) = send(&server, "PATCH", &one, merge, body(json!({"a": "c"}))).await;
     send(&server, "DELETE", &one, "application/json", json!({})).await;
     let mut text = String::new();
     while let Some(piece) = lines.next().await {

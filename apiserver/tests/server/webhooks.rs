@@ -55,7 +55,10 @@ impl World {
             Some(async move { answer.map_err(HookError::Unreachable) }.boxed())
         };
         let webhooks = Caller { services: BTreeMap::new(), hook: Some(Arc::new(hook)) };
-        let world = Self { api: api(webhooks), questions };
+        Self::with_definition(Self { api: api(webhooks), questions }).await
+    }
+
+    async fn with_definition(world: Self) -> Self {
         world
             .send(
                 "POST",
@@ -451,15 +454,8 @@ async fn a_server_is_not_settled_while_a_controller_waits_for_a_webhook() {
         };
         Some(answer.boxed())
     };
-    let world =
-        World { api: api(Caller { services: BTreeMap::new(), hook: Some(Arc::new(hook)) }), questions: Arc::default() };
-    world
-        .send(
-            "POST",
-            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-            definition(&json!({"strategy": "None"})),
-        )
-        .await;
+    let webhooks = Caller { services: BTreeMap::new(), hook: Some(Arc::new(hook)) };
+    let world = World::with_definition(World { api: api(webhooks), questions: Arc::default() }).await;
     world.guard("Validating", "v.ex.dev", Value::Null).await;
     let (stop, mut tasks) = orphan(&world).await;
     while !world.api.is_settled() {
@@ -684,14 +680,8 @@ async fn a_webhook_is_called_over_tls() {
         }
     });
     let services = BTreeMap::from([("default/hook".to_owned(), local)]);
-    let world = World { api: api(Caller { services, hook: None }), questions: Arc::default() };
-    world
-        .send(
-            "POST",
-            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-            definition(&json!({"strategy": "None"})),
-        )
-        .await;
+    let webhooks = Caller { services, hook: None };
+    let world = World::with_definition(World { api: api(webhooks), questions: Arc::default() }).await;
     let client = json!({"service": {"namespace": "default", "name": "hook", "path": "/x"}, "caBundle": STANDARD.encode(made.cert.pem())});
     world.guard("Mutating", "m.ex.dev", json!({"clientConfig": client})).await;
     let created = world.create("a").await;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::http::api_error::FieldError;
 use crate::kinds::messages;
 
 fn kind(name: &str) -> Kind {
@@ -12,12 +13,7 @@ fn prepared(name: &str, mut object: Value) -> Value {
 
 fn refused(name: &str, mut object: Value, old: Option<&Value>) -> Vec<String> {
     let failure = prepare(&kind(name), "", &mut object, old).unwrap_err();
-    failure
-        .details
-        .causes
-        .iter()
-        .map(|cause| format!("{}@{}", cause.reason.trim_start_matches("FieldValue"), cause.field))
-        .collect()
+    failure.details.causes.iter().map(FieldError::shown).collect()
 }
 
 #[test]

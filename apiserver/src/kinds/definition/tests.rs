@@ -1,4 +1,5 @@
 use super::*;
+use crate::http::api_error::FieldError;
 
 fn written() -> Value {
     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "widgets.ex.dev"},
@@ -9,12 +10,7 @@ fn written() -> Value {
 
 fn refused(definition: &Value, old: Option<&Value>) -> Vec<String> {
     let failure = accept(definition, old).unwrap_err();
-    failure
-        .details
-        .causes
-        .iter()
-        .map(|cause| format!("{}@{}", cause.reason.trim_start_matches("FieldValue"), cause.field))
-        .collect()
+    failure.details.causes.iter().map(FieldError::shown).collect()
 }
 
 #[test]
