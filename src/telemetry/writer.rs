@@ -240,10 +240,20 @@ mod tests {
         assert_eq!(read, (0..10).map(|number| format!("line {number}")).collect::<Vec<_>>());
     }
 
+    /// Starts a writer whose thread sends what it writes to the channel, and waits until the thread waits for lines:
+    /// one that only begins would take the first line without a notification.
+    fn start_recorded(write_at_once: Option<WriteAtOnce>) -> (Writer, Receiver<String>) {
+        let (sender, by_thread) = std::sync::mpsc::channel();
+        let writer = Writer::start(Recorder(sender), write_at_once, |dropped| format!("{dropped} dropped\n")).unwrap();
+        writer.write("started\n");
+        assert_eq!(by_thread.recv_timeout(Duration::from_secs(20)).unwrap(), "started\n");
+        assert!(writer.flush(LONG));
+        (writer, by_thread)
+    }
+
     #[test]
     fn lines_of_a_thread_that_announces_them_are_written_together() {
-        let (sender, received) = std::sync::mpsc::channel();
-        let writer = Writer::start(Recorder(sender), None, |dropped| format!("{dropped} dropped\n")).unwrap();
+        let (writer, received) = start_recorded(None);
         let announcing = writer.clone();
         std::thread::spawn(move || {
             batch_lines_of_this_thread();
@@ -259,7 +269,6 @@ mod tests {
     /// A writer whose stream accepts `accepted` bytes at once, and the texts that are written at once and by its
     /// thread.
     fn start_accepting(accepted: std::io::Result<usize>) -> (Writer, Receiver<String>, Receiver<String>) {
-        let (sender, by_thread) = std::sync::mpsc::channel();
         let (at_once_sender, at_once) = std::sync::mpsc::channel();
         let accepted = Mutex::new(accepted);
         let write = move |text: &[u8]| {
@@ -275,8 +284,7 @@ mod tests {
                 Err(error) => Err(error.kind().into()),
             }
         };
-        let writer =
-            Writer::start(Recorder(sender), Some(Box::new(write)), |dropped| format!("{dropped} dropped\n")).unwrap();
+        let (writer, by_thread) = start_recorded(Some(Box::new(write)));
         (writer, at_once, by_thread)
     }
 
@@ -313,8 +321,7 @@ mod tests {
 
     #[test]
     fn many_lines_and_flushes_need_no_announcement() {
-        let (sender, received) = std::sync::mpsc::channel();
-        let writer = Writer::start(Recorder(sender), None, |dropped| format!("{dropped} dropped\n")).unwrap();
+        let (writer, received) = start_recorded(None);
         let batching = std::thread::spawn(move || {
             batch_lines_of_this_thread();
             writer.write("a\n");
