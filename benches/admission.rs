@@ -43,7 +43,7 @@ struct Figures {
 fn main() -> ExitCode {
     kopfd::http::install_crypto_provider();
     let program = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
-    let kopfd = program("KOPFD_CLUSTER_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_kopfd").into());
+    let kopfd = support::process::kopfd();
     let kopf = program("KOPFD_CLUSTER_KOPF");
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-admission");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("the system has sockets");

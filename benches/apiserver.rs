@@ -27,9 +27,6 @@ use std::sync::Arc;
 use harness::{Cluster, Controllers, Tools};
 use support::ratios::Ratios;
 
-/// The measured binary.
-const KOPFD: &str = env!("CARGO_BIN_EXE_kopfd");
-
 fn main() -> ExitCode {
     kopfd::http::install_crypto_provider();
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
@@ -42,7 +39,11 @@ fn main() -> ExitCode {
     let mut ratios = Ratios::default();
     if is_chosen("rates") {
         let real = std::env::var_os("KOPFD_CLUSTER_KUBERNETES").map(|kubernetes| {
-            let tools = Tools { kubernetes: kubernetes.into(), kopfd: KOPFD.into(), kopf: Path::new("").to_owned() };
+            let tools = Tools {
+                kubernetes: kubernetes.into(),
+                kopfd: support::process::kopfd(),
+                kopf: Path::new("").to_owned(),
+            };
             Cluster::start(&directory.join("cluster"), &tools, Controllers::Absent)
         });
         rates::measure(real.as_ref(), &runtime, &directory, &mut ratios);

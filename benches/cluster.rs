@@ -43,8 +43,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let kopf = program("KOPFD_CLUSTER_KOPF");
-    let kopfd = program("KOPFD_CLUSTER_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_kopfd").into());
-    let tools = Tools { kubernetes, kopfd, kopf: kopf.clone().unwrap_or_default() };
+    let tools = Tools { kubernetes, kopfd: support::process::kopfd(), kopf: kopf.clone().unwrap_or_default() };
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench");
     let cluster = Cluster::start(&directory.join("cluster"), &tools, Controllers::Absent);
     let mut ratios = Ratios::default();

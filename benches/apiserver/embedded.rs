@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
 use super::harness::Client;
-use super::support::process::Program;
+use super::support::process::{Program, kopfd};
 
 /// Time limit of a start.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -30,7 +30,7 @@ pub(crate) struct Embedded {
 impl Embedded {
     /// Starts `kopfd apiserver`, and waits for its first answer.
     pub(crate) fn start(runtime: &Arc<Runtime>, directory: &Path) -> Self {
-        let mut command = Command::new(super::KOPFD);
+        let mut command = Command::new(kopfd());
         command.arg("apiserver");
         Self::start_with(command, runtime, directory)
     }

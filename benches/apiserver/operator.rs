@@ -10,6 +10,7 @@ use tokio::runtime::Runtime;
 
 use super::embedded::Embedded;
 use super::load::{Load, Pace};
+use super::support::process::kopfd;
 use super::support::table::{median, milliseconds, print, quantile, row, verdict};
 
 const GROUP: &str = "dev.bench.kopfd.dev";
@@ -59,7 +60,7 @@ fn ready(runtime: &Arc<Runtime>, directory: &Path) -> Duration {
 }
 
 fn command(directory: &Path) -> Command {
-    let mut command = Command::new(super::KOPFD);
+    let mut command = Command::new(kopfd());
     command.arg("dev").arg("--config").arg(directory.join("operator.yaml"));
     command
 }

@@ -52,20 +52,30 @@ pub(crate) fn measure(real: Option<&Cluster>, runtime: &Arc<Runtime>, directory:
         let mut played = (Vec::new(), Vec::new());
         for round in 0..rounds() {
             let group = format!("w{watchers}-r{round}.bench.kopfd.dev");
-            played.0.extend(real.map(|cluster| play(cluster.client(), watchers, &group, &children())));
-            let embedded = Embedded::start(runtime, directory);
-            played.1.push(play(&embedded.client, watchers, &group, &[embedded.program.id()]));
+            let play_embedded = || {
+                let embedded = Embedded::start(runtime, directory);
+                play(&embedded.client, watchers, &group, &[embedded.program.id()])
+            };
+            // Before and after the real server: the speed of a machine changes from one minute to the next.
+            let before = play_embedded();
+            if let Some(cluster) = real {
+                let rates = play(cluster.client(), watchers, &group, &children());
+                played.0.extend([rates; 2]);
+            }
+            played.1.extend([before, play_embedded()]);
         }
         for (index, title) in ["creations", "merge patches", "deliveries"].into_iter().enumerate() {
             let title = format!("{title}, {watchers} watching");
             let mut compare = |rows: &mut Vec<Vec<String>>, figure: fn(&Rate) -> f64, goal: f64| {
-                let middle = |rounds: &[[Rate; 3]]| {
-                    median(&rounds.iter().map(|rates| figure(&rates[index])).collect::<Vec<_>>())
-                };
-                let (real, embedded) = (middle(&played.0), middle(&played.1));
-                rows.push(cells(&title, real, embedded, goal));
-                if (embedded / real).is_finite() {
-                    ratios.add_higher(format!("embedded server, {title}, {}", rows[0][0]), embedded / real);
+                let figures =
+                    |rounds: &[[Rate; 3]]| -> Vec<f64> { rounds.iter().map(|rates| figure(&rates[index])).collect() };
+                let (real, embedded) = (figures(&played.0), figures(&played.1));
+                // Both servers of a round met the same state of the machine.
+                let ratio =
+                    median(&real.iter().zip(&embedded).map(|(real, embedded)| embedded / real).collect::<Vec<_>>());
+                rows.push(cells(&title, median(&real), median(&embedded), ratio, goal));
+                if ratio.is_finite() {
+                    ratios.add_higher(format!("embedded server, {title}, {}", rows[0][0]), ratio);
                 }
             };
             compare(&mut of_processors, |rate| rate.of_processors, GOAL);
@@ -78,8 +88,7 @@ pub(crate) fn measure(real: Option<&Cluster>, runtime: &Arc<Runtime>, directory:
     println!();
 }
 
-fn cells(title: &str, real: f64, embedded: f64, goal: f64) -> Vec<String> {
-    let ratio = embedded / real;
+fn cells(title: &str, real: f64, embedded: f64, ratio: f64, goal: f64) -> Vec<String> {
     if !ratio.is_finite() {
         return row([title, "", &format!("{embedded:.0}"), "", "", ""]);
     }
