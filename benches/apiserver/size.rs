@@ -12,7 +12,6 @@ use tokio::runtime::Runtime;
 use super::embedded::Embedded;
 use super::harness::Kind;
 use super::support::objects::{SIZE, spec};
-use super::support::process::kopfd;
 use super::support::table::{median, megabytes, milliseconds, print, row, verdict};
 
 const STARTS: usize = 15;
@@ -27,14 +26,15 @@ pub(crate) fn measure(runtime: &Arc<Runtime>, directory: &Path) {
     let starts: Vec<f64> = (0..STARTS).map(|_| milliseconds(Embedded::start(runtime, directory).started_in)).collect();
     let start = median(&starts);
     let (empty, each) = memory(runtime, directory);
-    let binary = megabytes(std::fs::metadata(kopfd()).expect("the binary is there").len());
+    // The goal is that of the dynamically linked binary without the profile of operators.
+    let binary = megabytes(std::fs::metadata(env!("CARGO_BIN_EXE_kopfd")).expect("the binary is there").len());
     let mut rows = vec![row(["embedded API server", "figure", "goal", ""])];
     let mut line = |title: &str, figure: String, goal: &str, is_reached: bool| {
         rows.push(row([title, &figure, goal, &verdict(is_reached)]));
     };
     line("start to the first answer, ms", format!("{start:.0}"), "50", start <= 50.0);
     line(&format!("memory for each of {OBJECTS} objects of 5 KiB, KiB"), format!("{each:.1}"), "8", each <= 8.0);
-    line("binary, MB", format!("{binary:.1}"), "30", binary <= 30.0);
+    line("binary without the profile of operators, MB", format!("{binary:.1}"), "30", binary <= 30.0);
     rows.push(row(["resident without objects, MB", &format!("{:.1}", megabytes(empty)), "", ""]));
     print(&rows);
     println!();
