@@ -78,3 +78,41 @@ unsafe impl GlobalAlloc for Heap {
         .cast()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sizes of blocks, each with pages of its own in the allocator.
+    const SIZES: [usize; 11] = [80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448];
+
+    /// All blocks of a size together.
+    const EACH: usize = 4 << 20;
+
+    /// Returns the resident memory of the process in bytes.
+    fn resident() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+    }
+
+    #[test]
+    #[expect(unsafe_code, reason = "the test has another allocator; blocks are freed once, with their layout")]
+    fn empty_pages_are_returned_at_once() {
+        let layouts = SIZES.map(|size| Layout::from_size_align(size << 10, ALIGNMENT).unwrap());
+        let before = resident();
+        let mut blocks = Vec::new();
+        for layout in layouts {
+            for _ in 0..EACH / layout.size() {
+                let block = unsafe { Heap.alloc(layout) };
+                unsafe { block.write_bytes(1, layout.size()) };
+                blocks.push((block, layout));
+            }
+        }
+        let used = resident();
+        blocks.into_iter().for_each(|(block, layout)| unsafe { Heap.dealloc(block, layout) });
+        release();
+        let (all, left) = (used - before, resident().saturating_sub(before));
+        assert!(all > SIZES.len() * EACH / 2 && left < all / 4, "{left} of {all} bytes are still resident");
+    }
+}
