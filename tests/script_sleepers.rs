@@ -27,13 +27,6 @@ const SLEEPERS: usize = 10_000;
 /// object take 13 kB of the heap. One more page of stack is too much.
 const MAX_BYTES_EACH: usize = 40;
 
-/// Returns the resident memory of the process in megabytes.
-fn resident() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
-    (pages * 4096) >> 20
-}
-
 fn script_threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
@@ -62,7 +55,7 @@ fn ten_thousand_handlers_sleep_in_little_memory_and_two_threads() {
         let world = Arc::new(operator.start_on(Threads::Own(2)).await.unwrap());
         // The essences are shared; each object has its own body, as in a cluster.
         let change = world.change();
-        let (before, begun) = (resident(), Instant::now());
+        let (before, begun) = (super::resident() >> 20, Instant::now());
         let done = Arc::new(AtomicUsize::new(0));
         let mut tasks = tokio::task::JoinSet::new();
         for number in 0..SLEEPERS {
@@ -77,7 +70,7 @@ fn ten_thousand_handlers_sleep_in_little_memory_and_two_threads() {
             });
         }
         tokio::time::sleep_until((begun + Duration::from_millis(4_800)).into()).await;
-        let (grown, threads) = (resident() - before, script_threads());
+        let (grown, threads) = ((super::resident() >> 20) - before, script_threads());
         assert_eq!(done.load(Ordering::Relaxed), 0, "all are still asleep");
         assert_eq!(world.host.kept().await.memos, SLEEPERS, "all have started");
         while let Some(ended) = tasks.join_next().await {

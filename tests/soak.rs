@@ -314,11 +314,25 @@ async fn round(host: Host, number: usize, objects: usize, clock: &Clock) -> (Hos
     (host, patches.into_inner())
 }
 
-/// Returns the resident memory of the process in kilobytes.
-fn resident() -> f64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: f64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
-    pages * 4.0
+#[test]
+fn empty_pages_of_the_allocator_are_returned_at_once() {
+    /// Sizes of blocks in KiB, each with pages of its own in the allocator.
+    const SIZES: [usize; 11] = [80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448];
+    /// The bytes of all blocks of a size together.
+    const EACH: usize = 4 << 20;
+
+    let _alone = super::alone();
+    let before = super::resident();
+    let blocks: Vec<Vec<u8>> = SIZES
+        .map(|size| size << 10)
+        .into_iter()
+        .flat_map(|size| std::iter::repeat_with(move || vec![1; size]).take(EACH / size))
+        .collect();
+    let used = super::resident() - before;
+    drop(blocks);
+    kopfd::cli::Heap::release_unused();
+    let left = super::resident().saturating_sub(before);
+    assert!(used > SIZES.len() * EACH / 2 && left < used / 4, "{left} of {used} bytes are still resident");
 }
 
 #[test]
@@ -336,7 +350,7 @@ fn memory_of_deleted_objects_is_freed() {
             let (back, patches) = round(host, number, objects / ROUNDS, &clock).await;
             host = back;
             assert!(patches >= objects / ROUNDS, "only {patches} patches");
-            residents.push(resident());
+            residents.push(super::resident() as f64 / 1024.0);
         }
         println!(
             "{objects} objects in {ROUNDS} rounds and {:?}; resident after each: {residents:?} kB",

@@ -2,7 +2,7 @@
 //!
 //! It keeps what was freed for a second, since it may be needed again, and looks for it only when further memory is
 //! freed. So an operator that has nothing to do after a burst would keep all of the memory of the burst. It also keeps
-//! an empty page of up to 4 MiB for each size of blocks until it was asked for memory several times.
+//! an empty page of up to 4 MiB for each size of blocks, and gives it up only after several calls.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::time::Duration;
@@ -22,26 +22,27 @@ const INTERVAL: Duration = Duration::from_secs(10);
 pub(super) async fn release_regularly() {
     tokio::time::sleep(FIRST).await;
     loop {
-        release();
+        Heap::release_unused();
         tokio::time::sleep(INTERVAL).await;
     }
-}
-
-/// Returns all unused memory of this thread, also that which was in use until now: without force, each call counts as
-/// one of the 4 to 16 requests after which empty pages are given up. If the process has another allocator, this does
-/// nothing.
-#[expect(
-    unsafe_code,
-    reason = "a foreign function without arguments that could be wrong; it may be called at any time on any thread"
-)]
-fn release() {
-    unsafe { libmimalloc_sys::mi_collect(true) }
 }
 
 /// Memory of mimalloc. Requests without a special alignment take its direct way, which ignores the alignment: half of
 /// the instructions.
 #[derive(Debug, Clone, Copy)]
 pub struct Heap;
+
+impl Heap {
+    /// Returns the unused memory of this thread to the operating system at once. Without force, mimalloc would keep
+    /// empty pages for 4 to 16 calls. If the process has another allocator, this does nothing.
+    #[expect(
+        unsafe_code,
+        reason = "a foreign function without arguments that could be wrong; it may be called at any time on any thread"
+    )]
+    pub fn release_unused() {
+        unsafe { libmimalloc_sys::mi_collect(true) }
+    }
+}
 
 /// The alignment of all memory of mimalloc.
 const ALIGNMENT: usize = 8;
@@ -76,43 +77,5 @@ unsafe impl GlobalAlloc for Heap {
             }
         }
         .cast()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Sizes of blocks, each with pages of its own in the allocator.
-    const SIZES: [usize; 11] = [80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448];
-
-    /// All blocks of a size together.
-    const EACH: usize = 4 << 20;
-
-    /// Returns the resident memory of the process in bytes.
-    fn resident() -> usize {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
-    }
-
-    #[test]
-    #[expect(unsafe_code, reason = "the test has another allocator; blocks are freed once, with their layout")]
-    fn empty_pages_are_returned_at_once() {
-        let layouts = SIZES.map(|size| Layout::from_size_align(size << 10, ALIGNMENT).unwrap());
-        let before = resident();
-        let mut blocks = Vec::new();
-        for layout in layouts {
-            for _ in 0..EACH / layout.size() {
-                let block = unsafe { Heap.alloc(layout) };
-                unsafe { block.write_bytes(1, layout.size()) };
-                blocks.push((block, layout));
-            }
-        }
-        let used = resident();
-        blocks.into_iter().for_each(|(block, layout)| unsafe { Heap.dealloc(block, layout) });
-        release();
-        let (all, left) = (used - before, resident().saturating_sub(before));
-        assert!(all > SIZES.len() * EACH / 2 && left < all / 4, "{left} of {all} bytes are still resident");
     }
 }
