@@ -42,9 +42,8 @@ struct Figures {
 
 fn main() -> ExitCode {
     kopfd::http::install_crypto_provider();
-    let program = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
     let kopfd = support::process::kopfd();
-    let kopf = program("KOPFD_CLUSTER_KOPF");
+    let kopf = std::env::var_os("KOPFD_CLUSTER_KOPF").map(PathBuf::from);
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-admission");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("the system has sockets");
     let engines: Vec<Engine> =

@@ -223,9 +223,13 @@ mod tests {
     const SOON: FlushLimits = FlushLimits { stall: Duration::from_millis(50), total: Duration::from_millis(50) };
     const LONG: FlushLimits = FlushLimits { stall: Duration::from_secs(20), total: Duration::from_mins(1) };
 
+    fn notice(dropped: u64) -> String {
+        format!("{dropped} dropped\n")
+    }
+
     fn start() -> (Writer, BufReader<std::io::PipeReader>) {
         let (reader, writer) = std::io::pipe().unwrap();
-        let writer = Writer::start(writer, None, |dropped| format!("{dropped} dropped\n")).unwrap();
+        let writer = Writer::start(writer, None, notice).unwrap();
         (writer, BufReader::new(reader))
     }
 
@@ -244,7 +248,7 @@ mod tests {
     /// one that only begins would take the first line without a notification.
     fn start_recorded(write_at_once: Option<WriteAtOnce>) -> (Writer, Receiver<String>) {
         let (sender, by_thread) = std::sync::mpsc::channel();
-        let writer = Writer::start(Recorder(sender), write_at_once, |dropped| format!("{dropped} dropped\n")).unwrap();
+        let writer = Writer::start(Recorder(sender), write_at_once, notice).unwrap();
         writer.write("started\n");
         assert_eq!(by_thread.recv_timeout(Duration::from_secs(20)).unwrap(), "started\n");
         assert!(writer.flush(LONG));
